@@ -1,4 +1,4 @@
-//! What a machine asks of its executor, and what the executor answers.
+//! Actions that a machine asks of its executor, and the executor's answers.
 
 use std::ops::Range;
 
@@ -18,63 +18,64 @@ pub enum Action {
     Io {
         /// Comes back with the answer.
         io: IoId,
-        /// Which member.
+        /// The member.
         member: MemberId,
-        /// What.
+        /// The operation.
         op: IoOp,
     },
-    /// Nobody waits for this I/O any more: its member has failed and may never answer. When it
-    /// does, its `Event::Done` is handed in as ever; until then nobody uses its buffer.
+    /// Give up this I/O: its member has failed and may never answer. A late `Event::Done` is handed
+    /// in as ever; until then nobody uses its buffer.
     Abandon {
-        /// Which.
+        /// The I/O.
         io: IoId,
-        /// What the kernel may still read or write.
+        /// Memory that the kernel may still read or write.
         buf: Option<Buf>,
     },
-    /// A computation over buffers; answered by `Event::Done`. May run inline.
+    /// A computation over buffers; answered by `Event::Done`. The executor may run it inline.
     Compute {
         /// Comes back with the answer.
         io: IoId,
-        /// What.
+        /// The computation.
         compute: Compute,
     },
     /// Copy metadata bytes into the arena now. No answer.
     Store {
-        /// Where to; as long as `bytes`.
+        /// Destination; as long as `bytes`.
         buf: Buf,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// Copy metadata bytes out of the arena; answered by `Event::Loaded`.
     Load {
         /// Comes back with the answer.
         io: IoId,
-        /// Where from.
+        /// Source.
         buf: Buf,
     },
     /// A request is finished; its buffer is the export's again.
     Complete {
         /// The request.
         id: RequestId,
-        /// How it went.
+        /// The result.
         result: Result<(), RequestError>,
     },
     /// A command is answered.
     Reply {
         /// The command.
         id: CommandId,
-        /// How it went.
+        /// The result.
         result: Result<(), Refusal>,
     },
     /// Something happened that people want to know.
     Notify(ArrayEvent),
-    /// This part of the arena is going to be used. The executor may do something for that.
+    /// Prepare for the use of this part of the arena. The executor may do something for that.
     Use {
         /// First byte, and the one behind the last.
         range: Range<u64>,
     },
-    /// Nobody uses this part of the arena, and what it holds is of no use: the executor may give
-    /// the memory back to the system. What is put there before it is written means nothing.
+    /// Give back this part of the arena, of whose content nobody makes use: the executor may give
+    /// the memory to the system. Content that is there before the part is written again means
+    /// nothing.
     GiveBack {
         /// First byte, and the one behind the last.
         range: Range<u64>,
@@ -94,14 +95,14 @@ pub enum Action {
     Volume {
         /// Comes back with the answer.
         io: IoId,
-        /// What.
+        /// The operation.
         op: VolumeOp,
     },
     /// Something to be noted, or looked up.
     Note {
         /// Comes back with the answer.
         io: IoId,
-        /// What.
+        /// The operation.
         op: NoteOp,
     },
 }
@@ -113,26 +114,26 @@ pub enum IoOp {
     Read {
         /// First sector.
         sector: u64,
-        /// Where to.
+        /// Destination.
         buf: Buf,
     },
     /// Write `buf.len` bytes.
     Write {
         /// First sector.
         sector: u64,
-        /// Where from.
+        /// Source.
         buf: Buf,
         /// Durable before it is answered.
         fua: bool,
-        /// It fills a member that is being rebuilt: where all of it is zero, and what lies there
-        /// has no place on the device and so reads as zeroes, nothing has to be done.
+        /// The write fills a member that is being rebuilt: where all of it is zero, and what lies
+        /// there has no place on the device and so reads as zeroes, nothing has to be done.
         fill: bool,
     },
     /// Make a range read as zeroes.
     WriteZeroes {
         /// First sector.
         sector: u64,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
         /// The space may be given back.
         unmap: bool,
@@ -143,7 +144,7 @@ pub enum IoOp {
     Discard {
         /// First sector.
         sector: u64,
-        /// How many.
+        /// Number of sectors.
         sectors: u64,
     },
     /// Everything answered so far is durable when this is answered.
@@ -151,7 +152,7 @@ pub enum IoOp {
 }
 
 impl IoOp {
-    /// Where it begins; a flush has no place.
+    /// Returns the sector where it begins; a flush has no place.
     #[must_use]
     pub const fn sector(self) -> Option<u64> {
         match self {
@@ -164,13 +165,13 @@ impl IoOp {
     }
 }
 
-/// What a sum is made of. So many are had without an allocation.
+/// Sources of a sum. So many are had without an allocation.
 pub type Inputs = SmallVec<[Buf; 8]>;
 
 /// Its coefficients.
 pub type Coefs = SmallVec<[u8; 16]>;
 
-/// Where it goes.
+/// Destinations of sums.
 pub type Outputs = SmallVec<[Buf; 2]>;
 
 /// A computation. All buffers of one computation have the same length.
@@ -188,7 +189,7 @@ pub enum Compute {
         /// Add to what the outputs hold instead of replacing it.
         accumulate: bool,
     },
-    /// Does a stripe's parity fit its data? Answered by `Outcome::Checked`.
+    /// Compare a stripe's parity with its data. Answered by `Outcome::Checked`.
     Check {
         /// Data strips.
         data: Vec<Buf>,
@@ -199,7 +200,7 @@ pub enum Compute {
         /// Stored Q.
         q: Option<Buf>,
     },
-    /// Are two buffers equal? Answered by `Outcome::Checked`.
+    /// Compare two buffers. Answered by `Outcome::Checked`.
     Compare {
         /// One.
         a: Buf,
@@ -208,14 +209,14 @@ pub enum Compute {
     },
     /// The CRC-32C of bytes. Answered by `Outcome::Crc`.
     Crc {
-        /// That of what comes before; 0 when nothing does.
+        /// CRC of the bytes before these; 0 when there are none.
         before: u32,
         /// One after the other.
         inputs: Vec<Buf>,
     },
 }
 
-/// How an I/O or computation went when it went well.
+/// The result of an I/O or computation that went well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
@@ -226,7 +227,7 @@ pub enum Outcome {
     Crc(u32),
 }
 
-/// What a comparison found. Bit `i` of a mask stands for the 4096 bytes at `4096 * i`.
+/// The findings of a comparison. Bit `i` of a mask stands for the 4096 bytes at `4096 * i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Blocks in which P (or the other copy) differs.
@@ -239,7 +240,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// What a bit stands for.
+    /// Bytes that a bit stands for.
     pub const BLOCK_BYTES: u32 = 4096;
 
     /// Blocks in which anything differs.
@@ -249,29 +250,29 @@ impl Checked {
     }
 }
 
-/// Why an I/O failed.
+/// The reason why an I/O failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoError {
-    /// What that says of the device.
+    /// State of the device, as far as that tells it.
     pub kind: IoErrorKind,
     /// The system's number for it, where it gave one.
     pub errno: Option<i32>,
 }
 
-/// What a failed I/O says of its device.
+/// State of a device, as far as a failed I/O tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoErrorKind {
     /// These sectors cannot be read or written; the rest of the device works.
     Medium,
     /// The device ends before these sectors: it has become smaller, and what lay behind its end is
-    /// lost. It is not written there, which could make a file grow again, with holes.
+    /// lost. Nothing is written there, which could make a file grow again, with holes.
     Shrunk,
     /// The device does not answer or is gone.
     Gone,
-    /// No room for what was to be written, on a file system that others fill as well. What the
-    /// device holds it still serves, and it may have room again.
+    /// No room for what was to be written, on a file system that others fill as well. The device
+    /// still serves what it holds, and it may have room again.
     Full,
-    /// Nobody waits for it any more: it says nothing of the device, and its buffer is in use.
+    /// The I/O was given up: that says nothing of the device, and its buffer is in use.
     Abandoned,
 }
 
@@ -286,19 +287,19 @@ impl IoError {
     pub const GONE: Self = Self { kind: IoErrorKind::Gone, errno: None };
 }
 
-/// What an executor tells a machine.
+/// News that an executor tells a machine.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An I/O or computation is answered.
     Done {
-        /// Which.
+        /// The I/O.
         io: IoId,
-        /// How it went.
+        /// The result.
         result: Result<Outcome, IoError>,
     },
     /// The answer to `Action::Load`.
     Loaded {
-        /// Which.
+        /// The I/O.
         io: IoId,
         /// The bytes of the buffer.
         bytes: Vec<u8>,
@@ -307,7 +308,7 @@ pub enum Event {
     Command {
         /// Comes back with the answer.
         id: CommandId,
-        /// What.
+        /// The command.
         command: Command,
     },
     /// The deadline has passed.
@@ -316,16 +317,16 @@ pub enum Event {
     Fabric(FabricEvent),
     /// The answer to `Action::Survey`.
     Survey {
-        /// Which.
+        /// The I/O.
         io: IoId,
-        /// What there is.
+        /// The volumes and notes.
         result: Result<Survey, Refusal>,
     },
     /// A volume operation is answered: the volume, which means nothing after `Close` and `Delete`.
     Volume {
-        /// Which.
+        /// The I/O.
         io: IoId,
-        /// How it went.
+        /// The result.
         result: Result<Volume, Refusal>,
     },
 }
@@ -334,7 +335,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandId(pub u64);
 
-/// What an administrator can ask of a running array.
+/// Requests of an administrator to a running array.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Make a member faulty.
@@ -349,8 +350,8 @@ pub enum Command {
     Add(Box<NewMember>),
     /// Attach a device that is to hold the journal, in the place of one that was lost.
     AddJournal(Box<NewMember>),
-    /// How writes go by md's journal from now on. It is kept nowhere: an array starts with
-    /// write-through.
+    /// Change the mode in which writes go by md's journal. The mode is kept nowhere: an array
+    /// starts with write-through.
     JournalMode(JournalMode),
     /// Copy this member to a spare while it still serves, then make it faulty.
     Replace(MemberId),

@@ -40,18 +40,18 @@ use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Next;
 use crate::{MemberId, Role};
 
-/// What is to become of the candidates.
+/// The result of looking at all candidates.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// For each candidate, in the order given: its device and what it is.
+    /// Device and verdict of each candidate, in the order given.
     pub verdicts: Vec<(String, Verdict)>,
     /// The superblock that counts: the newest of the array; `None` when no candidate has one.
     pub newest: Option<Box<Superblock>>,
-    /// Can the array be started?
+    /// Whether the array can be started, and how.
     pub start: Start,
 }
 
-/// Can the array be started?
+/// Whether the array can be started, and how.
 #[derive(Clone, Debug)]
 pub enum Start {
     /// Yes.
@@ -62,14 +62,14 @@ pub enum Start {
         degraded: u16,
         /// An unclean stop: sync sectors from here on must be resynced.
         resync_from: Option<u64>,
-        /// Of these, only what the bitmap marks.
+        /// Recovery of these copies only what the bitmap marks.
         by_bitmap: bool,
     },
-    /// It stopped in the middle of a reshape, and can be read.
+    /// The array stopped in the middle of a reshape, and can be read.
     Halfway(Box<Halfway>),
     /// No.
     Refused {
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
         /// The one safe next step.
         next: Next,
@@ -78,7 +78,7 @@ pub enum Start {
     },
 }
 
-/// What a machine is started with.
+/// Everything that a machine is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The newest superblock, with the array-wide fields as they are to be taken: after `force`,
@@ -110,11 +110,11 @@ pub struct MemberConfig {
     pub superblock: Superblock,
     /// Its bad-block log.
     pub bad_blocks: BadBlocks,
-    /// What it is in this array.
+    /// Standing of the member in this array.
     pub standing: Standing,
 }
 
-/// What an attached member is at the start.
+/// Standing of an attached member at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Holds its role completely.
@@ -130,7 +130,7 @@ pub enum Standing {
         offset: u64,
         /// Stands beside the holder of the role, which it is to replace.
         replacement: bool,
-        /// What it had: of that it lacks only what the bitmap marks.
+        /// Content that the member had: within that it lacks only what the bitmap marks.
         had: Had,
     },
     /// Spare.
@@ -144,7 +144,7 @@ pub enum Standing {
     },
 }
 
-/// What of its role a member that is being rebuilt had at some time.
+/// The part of its role that a member that is being rebuilt had at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Had {
     /// The sectors of its data area below this; 0 of one that never had any.
@@ -157,7 +157,7 @@ impl Had {
     /// Nothing of it.
     pub const NOTHING: Self = Self::Below(0);
 
-    /// Does what it had end before this sector?
+    /// Returns whether the part that the member had ends before this sector.
     pub(crate) const fn ends_before(self, end: u64) -> bool {
         match self {
             Self::Below(had) => had < end,

@@ -10,7 +10,7 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// Do the two have bytes in common?
+    /// Returns whether the two have bytes in common.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.offset < other.offset + other.len as u64

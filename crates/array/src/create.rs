@@ -41,10 +41,10 @@ const AREA_SECTORS: u64 = 8;
 const MIB_SECTORS: u64 = 2048;
 const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;
 
-/// From this used size of a member on, an array gets a bitmap when nothing is said.
+/// The used size of a member from which on an array gets a bitmap when nothing is said.
 const DEFAULT_BITMAP_SECTORS: u64 = 100 * GIB_SECTORS;
 
-/// What is asked for.
+/// An array that is to be made, as it is asked for.
 #[derive(Clone, Debug)]
 pub struct NewArray {
     /// Name as [`crate::name::stored_name`] has it.
@@ -61,19 +61,19 @@ pub struct NewArray {
     pub chunk_sectors: u32,
     /// Version of the superblocks: one of 1.x.
     pub version: Version,
-    /// Where data is to begin on each device; mdadm's place when not said.
+    /// Sector at which data is to begin on each device; mdadm's place when not said.
     pub data_offset: Option<u64>,
     /// Used part of each member; all there is when not said. Not for linear and raid0.
     pub size_sectors: Option<u64>,
     /// Bitmap.
     pub bitmap: NewBitmap,
-    /// What closes the write hole.
+    /// The log that closes the write hole.
     pub log: NewLog,
     /// The members agree already: no resync.
     pub assume_clean: bool,
 }
 
-/// Which bitmap to make.
+/// The bitmap to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewBitmap {
     /// One from 100 GiB of used member size on.
@@ -96,17 +96,17 @@ pub struct NewDevice {
     pub device_uuid: [u8; 16],
 }
 
-/// What the members of a new array are to carry.
+/// The contents of the members of a new array, before any data.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    /// Where the array's bytes will lie.
+    /// Places of the array's bytes.
     pub geometry: Geometry,
     /// The superblocks: one for each role, `None` where the member is missing, then the spares,
     /// then the journal.
     pub superblocks: Vec<Option<Superblock>>,
     /// The bitmap, which all of them carry.
     pub bitmap: Option<Bitmap>,
-    /// What is to be seen in a new log.
+    /// The new log.
     log: NewLog,
 }
 
@@ -169,7 +169,7 @@ impl NewArray {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
 
-    /// What needs no sizes.
+    /// Checks everything that needs no sizes.
     fn check(&self, roles: &[Option<NewDevice>], spares: &[NewDevice]) -> Result<(), CreateError> {
         let level = self.level;
         if self.name.len() > NAME_BYTES {
@@ -337,7 +337,8 @@ impl NewArray {
         Ok(superblocks)
     }
 
-    /// Have the members unequal numbers of chunks? Then raid0 must say how the later zones lie.
+    /// Returns whether the members have unequal numbers of chunks. Then raid0 must say how the
+    /// later zones lie.
     fn unequal(&self, places: Places, roles: &[Option<NewDevice>]) -> bool {
         let chunk = u64::from(self.chunk_sectors.max(1));
         let devices = roles.iter().flatten();
@@ -348,7 +349,7 @@ impl NewArray {
 }
 
 impl Blueprint {
-    /// What to write to a device, as sectors and whole blocks of 4 KiB, in this order: the
+    /// Returns what to write to a device, as sectors and whole blocks of 4 KiB, in this order: the
     /// superblock, which makes it a member, comes last. A flush belongs before and after it.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! What happened, for logs, monitors and people.
+//! Events for logs, monitors and people.
 
 use std::borrow::Cow;
 
@@ -10,85 +10,85 @@ use crate::refusal::{Next, Refusal};
 pub enum ArrayEvent {
     /// A member was made faulty.
     MemberFailed {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// Why, for people.
+        /// The reason, for people.
         reason: Cow<'static, str>,
-        /// What it answered.
+        /// Its answer.
         fault: Fault,
-        /// What to do about it; empty where there is nothing but to replace the member.
+        /// The next step; empty where there is nothing but to replace the member.
         next: Next,
     },
     /// A spare or rebuilt member is now in sync.
     MemberActive(MemberId),
     /// A read error was repaired: what was rewritten could be read again.
     ReadCorrected {
-        /// Where.
+        /// The member.
         member: MemberId,
-        /// What it had answered.
+        /// Its answer before that.
         fault: Fault,
     },
     /// Sectors could not be read, and not be repaired.
     ReadFailed {
-        /// Where.
+        /// The member.
         member: MemberId,
-        /// What it answered.
+        /// Its answer.
         fault: Fault,
     },
     /// A member had no room for what was to be written: the write was refused, the member stays.
     MemberFull {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// What it answered.
+        /// Its answer.
         fault: Fault,
     },
     /// A member takes much longer than the others, and with it all that waits for it.
     MemberSlow {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// What its answers take of late, in milliseconds.
+        /// Time that its answers take of late, in milliseconds.
         ms: u64,
-        /// What those of the others take.
+        /// Time that the answers of the others take.
         others_ms: u64,
     },
     /// A member was being copied to a spare, and is not any longer; both stay what they are.
     NotReplaced {
         /// The member.
         member: MemberId,
-        /// Why, for people.
+        /// The reason, for people.
         reason: Cow<'static, str>,
-        /// What to do about it.
+        /// The next step.
         next: Next,
     },
     /// A member that was lost is there again, and is not taken back.
     MemberRefused {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
     /// A client was hung up on: it took no replies for long, and others needed their memory.
     ClientDropped {
-        /// Who, for people.
+        /// The client, for people.
         client: Cow<'static, str>,
     },
     /// A node has something to say of its clients or its volumes, for the log.
     Remark {
         /// Lines of one kind are alike.
         kind: &'static str,
-        /// It.
+        /// The line.
         text: Cow<'static, str>,
     },
-    /// Somebody has asked a node to stop.
+    /// A node was asked to stop.
     StopAsked,
     /// Too many members are gone.
     ArrayFailed,
-    /// It does not start: too many members are away, or something else stands against it. It is
-    /// tried again and again.
+    /// The array does not start: too many members are away, or something else stands against it.
+    /// The start is tried again and again.
     Waits {
-        /// Why, for people.
+        /// The reason, for people.
         reason: Cow<'static, str>,
-        /// What to do about it.
+        /// The next step.
         next: Next,
     },
     /// Another client has the array now: this one is of no use any more.
@@ -98,30 +98,30 @@ pub enum ArrayEvent {
     MembersChanged,
     /// Data of members that are gone cannot be read any more: no resync had made parity fit there.
     DataLost {
-        /// Of each member.
+        /// Sectors of each member.
         sectors: u64,
     },
     /// A repair rewrote what could not be read from parity that no resync had made fit.
     ParityTrusted {
-        /// Of the array.
+        /// Sectors of the array.
         sectors: u64,
     },
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
     SyncFinished {
-        /// Which.
+        /// The action.
         action: SyncAction,
         /// Sectors that differed, md's way of counting.
         mismatch_sectors: u64,
-        /// How.
+        /// The way in which it ended.
         end: SyncEnd,
     },
     /// Something that happened to an array which is a member of this one.
     Within {
-        /// Which member.
+        /// The member.
         array: MemberId,
-        /// What.
+        /// The event.
         event: Box<Self>,
     },
     /// A check found a stripe whose redundancy does not fit.
@@ -132,7 +132,7 @@ pub enum ArrayEvent {
         sectors: u32,
         /// The member that is wrong, where that can be told.
         member: Option<MemberId>,
-        /// Where that is in stripes, of an array over nodes.
+        /// The block of the stripe, for an array over nodes.
         block: Option<StripeBlock>,
     },
 }
@@ -143,14 +143,15 @@ pub enum ArrayEvent {
 pub struct StripeBlock {
     /// The stripe, from 0.
     pub stripe: u64,
-    /// Which of the member's blocks of that stripe, from 0; where the member is known.
+    /// Index of the block among the member's blocks of that stripe, from 0; where the member is
+    /// known.
     pub row: Option<u16>,
 }
 
-/// What a member answered when an I/O on it failed, as far as it is known.
+/// The answer of a member when an I/O on it failed, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
-    /// Where on it the I/O began: an absolute sector. A flush has no place.
+    /// Sector of the device at which the I/O began. A flush has no place.
     pub sector: Option<u64>,
     /// The system's number of the error.
     pub errno: Option<i32>,
@@ -198,7 +199,7 @@ impl ArrayEvent {
     }
 }
 
-/// How background work ended.
+/// The way in which background work ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncEnd {
     /// At the end, with everything read.
@@ -210,7 +211,7 @@ pub enum SyncEnd {
     },
     /// Before the end.
     Interrupted {
-        /// Why, for people.
+        /// The reason, for people.
         reason: Cow<'static, str>,
     },
 }

@@ -1,9 +1,9 @@
-//! What a machine asks of the fabric that connects processes, and what it hears from it.
+//! The fabric that connects processes: what a machine asks of it, and what it hears from it.
 //!
-//! A peer is a connection to another process. It carries messages, in order, and puts: buffers
-//! written straight into the other side's arena, each announced there by 32 bits. Between messages
-//! and puts, and among puts, no order is kept. A peer can put nothing until it is admitted, and
-//! then only there.
+//! A peer is a connection to another process. The connection carries messages, in order, and puts:
+//! buffers written straight into the other side's arena, each announced there by 32 bits. Between
+//! messages and puts, and among puts, no order is kept. A peer can put nothing until it is
+//! admitted, and then only there.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ impl PeerId {
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = 8192;
 
-/// What a machine asks of the fabric.
+/// Operations that a machine asks of the fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricOp {
     /// Connect to an address; answered by `Connected` or `Lost`.
@@ -32,19 +32,19 @@ pub enum FabricOp {
         /// `HOST:PORT`.
         address: String,
     },
-    /// Let the peer put into these bytes of our arena, after the connection stands. What it puts
+    /// Let the peer put into these bytes of our arena, after the connection stands. A put
     /// elsewhere, or earlier, does not land, and ends the connection. Once more changes where it
     /// may put from then on, but only over fabrics that do not tell the peer (see `Action::Use`).
     Admit {
-        /// Whom.
+        /// The peer.
         peer: PeerId,
-        /// Where; cut off where the arena ends.
+        /// The window; cut off where the arena ends.
         window: Range<u64>,
     },
-    /// From now on the connection is over when the peer's machine answers nothing for so long,
-    /// rounded up to what the fabric can tell.
+    /// End the connection when the peer's machine answers nothing for so long, rounded up to what
+    /// the fabric can tell.
     BearSilence {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
         /// In milliseconds.
         millis: u32,
@@ -54,79 +54,79 @@ pub enum FabricOp {
     Put {
         /// Comes back with the answer.
         io: IoId,
-        /// To whom.
+        /// The peer.
         peer: PeerId,
-        /// What.
+        /// The buffer.
         from: Buf,
-        /// Where to: a byte of the peer's arena.
+        /// Destination: a byte of the peer's arena.
         to: u64,
         /// Tells the peer what it is.
         imm: u32,
     },
     /// Send a message of at most [`MAX_MESSAGE_BYTES`].
     Send {
-        /// To whom.
+        /// The peer.
         peer: PeerId,
-        /// What.
+        /// The message.
         bytes: Vec<u8>,
     },
     /// Close the connection once what was sent is on its way. No event of this peer comes after
     /// this, except the answers to its puts.
     HangUp {
-        /// Which.
+        /// The peer.
         peer: PeerId,
     },
     /// Close the connection at once: what was sent may not arrive. Its puts are answered soon, and
     /// no other event of this peer comes after this.
     Cut {
-        /// Which.
+        /// The peer.
         peer: PeerId,
     },
 }
 
-/// What a machine hears from the fabric.
+/// Events that a machine hears from the fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricEvent {
-    /// Somebody has connected to us.
+    /// A peer has connected to us.
     Accepted {
-        /// Who.
+        /// The peer.
         peer: PeerId,
         /// The array, by its id, to which the key that it has proved is limited, if it is.
         limit: Option<[u8; 16]>,
     },
     /// A `Connect` has succeeded.
     Connected {
-        /// Which.
+        /// The peer.
         peer: PeerId,
     },
     /// A `Connect` has failed, or the connection is over. Its puts have been answered. Nothing
     /// follows.
     Lost {
-        /// Which.
+        /// The peer.
         peer: PeerId,
-        /// Why, and what to do about it.
+        /// The reason, and the next step.
         why: Refusal,
     },
     /// A buffer of the peer's has arrived in our arena. Where, only the 32 bits can tell: RDMA
     /// hardware says neither where it put what, nor how much of it. The fabric has made sure that
     /// it lies in the window that the peer was admitted to, nothing more.
     Placed {
-        /// From whom.
+        /// The peer.
         peer: PeerId,
-        /// What the peer says it is.
+        /// The 32 bits by which the peer tells what it is.
         imm: u32,
     },
     /// A message.
     Message {
-        /// From whom.
+        /// The peer.
         peer: PeerId,
-        /// What.
+        /// The message.
         bytes: Vec<u8>,
     },
 }
 
-/// What a machine asks of the place where volumes are kept. A volume is a member that comes and
-/// goes by name.
+/// Operations that a machine asks of the place where volumes are kept. A volume is a member that
+/// comes and goes by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeOp {
     /// Make one that reads as zeroes and open it; fails when there is one of that name.
@@ -143,40 +143,40 @@ pub enum VolumeOp {
     },
     /// Close it. Answered when its descriptor is closed.
     Close {
-        /// Which.
+        /// The volume.
         member: MemberId,
     },
     /// Close it and remove it for good.
     Delete {
-        /// Which.
+        /// The volume.
         member: MemberId,
     },
 }
 
-/// What a machine asks to be kept besides its volumes: a few bytes by name, that survive a power
+/// Notes that a machine has kept besides its volumes: a few bytes by name, that survive a power
 /// cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoteOp {
     /// Read all of a note. Answered by `Event::Loaded`, with no bytes when there is none; or by
     /// `Event::Done`, when it cannot be read.
     Read {
-        /// Which.
+        /// Name of the note.
         name: String,
     },
     /// Write a part of a note, which is made if it is not there. Answered by `Event::Done` when it
     /// is durable.
     Write {
-        /// Which: what a volume may be called.
+        /// Name of the note: one that a volume may have.
         name: String,
         /// First byte.
         at: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// Remove a note. Answered by `Event::Done`: when it is gone for good, or cannot be removed, or
     /// may be there again after a power cut.
     Remove {
-        /// Which.
+        /// Name of the note.
         name: String,
     },
 }
@@ -190,7 +190,7 @@ pub struct Volume {
     pub bytes: u64,
 }
 
-/// What there is where volumes are kept.
+/// Volumes and notes in the place where volumes are kept, and its room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// Bytes that fit there in all.
@@ -201,6 +201,6 @@ pub struct Survey {
     pub volumes: Vec<(String, u64)>,
     /// Names of notes, in order.
     pub notes: Vec<String>,
-    /// There are more volumes or notes, with names behind all of these.
+    /// More volumes or notes follow, with names behind all of these.
     pub more: bool,
 }

@@ -10,14 +10,14 @@ pub const BOUNDS: usize = 20;
 /// The upper bound of the first bucket, 64 µs; that of the last is 33.6 s.
 pub const SHORTEST_NS: u64 = 64_000;
 
-/// What kind of operation.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes are read.
     Read,
     /// Bytes are written.
     Write,
-    /// What was written becomes durable.
+    /// All that was written becomes durable.
     Flush,
     /// A range is to read as zeroes.
     Zero,
@@ -25,7 +25,7 @@ pub enum Kind {
     Discard,
 }
 
-/// How often operations took how long.
+/// Numbers of operations by the time that they took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "Vec<u64>", into = "Vec<u64>"))]
@@ -35,16 +35,16 @@ pub struct Latencies([u64; BOUNDS + 1]);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Operations {
-    /// How many, with those that failed.
+    /// Number of operations, with those that failed.
     pub operations: u64,
-    /// Of how many bytes, of those that did not fail.
+    /// Bytes of those that did not fail.
     pub bytes: u64,
-    /// How many failed.
+    /// Number of those that failed.
     pub errors: u64,
-    /// How long all of them took together.
+    /// Time that all of them took together.
     pub total_ns: u64,
-    /// How many took how long. In JSON a list: up to 64 µs, up to 128 µs and so on, the 21st more
-    /// than 33.6 s; zeroes at its end are left out.
+    /// Numbers of operations by the time that they took. In JSON a list: up to 64 µs, up to 128 µs
+    /// and so on, the 21st more than 33.6 s; zeroes at its end are left out.
     pub latency_counts: Latencies,
 }
 
@@ -70,11 +70,11 @@ pub struct IoFigures {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Figures {
-    /// What users of the array asked for.
+    /// Requests of users of the array.
     pub requests: IoFigures,
-    /// What members were asked for.
+    /// Requests to members.
     pub members: Vec<MemberFigures>,
-    /// How many clients use the array, by kind of export, of those kinds that can tell.
+    /// Number of clients that use the array, by kind of export, of those kinds that can tell.
     pub clients: BTreeMap<String, u64>,
 }
 
@@ -82,14 +82,14 @@ pub struct Figures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberFigures {
-    /// Which.
+    /// The member.
     pub member: MemberId,
-    /// What it was asked for.
+    /// Requests to it.
     pub io: IoFigures,
 }
 
 impl Figures {
-    /// Those of a member.
+    /// Returns the figures of a member.
     #[must_use]
     pub fn of(&self, member: MemberId) -> Option<&IoFigures> {
         self.members.iter().find(|figures| figures.member == member).map(|figures| &figures.io)
@@ -103,7 +103,7 @@ impl Latencies {
         (bucket < BOUNDS).then(|| SHORTEST_NS << bucket)
     }
 
-    /// How many operations are in each bucket, and in none before it.
+    /// Returns how many operations are in each bucket, and in none before it.
     #[must_use]
     pub const fn counts(&self) -> &[u64] {
         &self.0
@@ -118,7 +118,7 @@ impl Latencies {
 }
 
 impl From<Vec<u64>> for Latencies {
-    /// What another version has more is added to the last bucket.
+    /// Adds the buckets that another version has more to the last one.
     fn from(list: Vec<u64>) -> Self {
         let mut counts = Self::default();
         for (bucket, count) in list.into_iter().enumerate() {
@@ -136,8 +136,8 @@ impl From<Latencies> for Vec<u64> {
 }
 
 impl Operations {
-    /// What has come since an earlier look; all of it where counting has begun anew meanwhile, as
-    /// that of another process does.
+    /// Returns the operations since an earlier look; all of them where counting has begun anew
+    /// meanwhile, as that of another process does.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         if self.operations < before.operations {
@@ -155,7 +155,7 @@ impl Operations {
         }
     }
 
-    /// Those and other ones.
+    /// Adds other operations to these.
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes += other.bytes;

@@ -6,8 +6,8 @@ use crate::request::{Full, Request};
 use crate::status::Status;
 use crate::{Action, Buf, Instant, MemberId};
 
-/// A state machine. All of it happens inside these calls, one after the other: it has no thread and
-/// no clock, and what it wants done it says as actions.
+/// A state machine. All of it happens inside these calls, one after the other: a machine has no
+/// thread and no clock, and says what it wants done as actions.
 ///
 /// The executor calls `poll` until it is empty before it waits for anything: when it has just made
 /// the machine, and after every `handle` and, where there is one, `submit`; several of these may
@@ -16,7 +16,7 @@ use crate::{Action, Buf, Instant, MemberId};
 /// or begun all it was told, and only an answer, a command, a request or the deadline changes
 /// anything. The deadline is asked for again after each time `poll` got empty.
 ///
-/// `now` is the executor's clock. It does not run backwards.
+/// `now` is the clock of the executor, which does not run backwards.
 pub trait Machine {
     /// Takes an answer, a command or the passing of the deadline in. Every action that names an
     /// `IoId` is answered once, in any order, maybe before the next `poll`; only one that was
@@ -26,7 +26,7 @@ pub trait Machine {
     /// The next thing to do, if there is one. Carried out or begun in this order.
     fn poll(&mut self) -> Option<Action>;
 
-    /// When to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
+    /// Returns when to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
     fn deadline(&self) -> Option<Instant>;
 
     /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. Memory may
@@ -38,10 +38,11 @@ pub trait Machine {
     /// its content. The parts do not overlap.
     fn each_unused(&self, _found: &mut dyn FnMut(Buf)) {}
 
-    /// What is not as it has to be, when `poll` has got empty: for who tries a machine out.
+    /// Checks the machine's invariants, when `poll` has got empty. Tests and the simulator call
+    /// this.
     ///
     /// # Errors
-    /// The first such thing, for people.
+    /// The first broken invariant, for people.
     fn invariants(&self) -> Result<(), String> {
         Ok(())
     }
@@ -49,23 +50,23 @@ pub trait Machine {
 
 /// A machine that serves block requests.
 pub trait BlockMachine: Machine {
-    /// Takes a request in. It is answered with one `Action::Complete`; until then its buffer is
-    /// the machine's.
+    /// Takes a request in. The machine answers with one `Action::Complete`; until then the buffer
+    /// is the machine's.
     ///
     /// # Errors
     /// [`Full`]: try again after the next completion. The request was not taken.
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full>;
 
-    /// Is another write on its way to the executor, of which a part has come? A machine may wait a
-    /// little for what it can write together with it. Said before `poll`, which has then more to do
-    /// than before where that has ended.
+    /// Tells whether another write is on its way to the executor, of which a part has come. A
+    /// machine may wait a little for data that it can write together with it. Call this before
+    /// `poll`: once no such write is expected any more, `poll` has more to do.
     fn expect_writes(&mut self, _more: bool) {}
 
     /// A copy of the state, for people.
     fn status(&self) -> Status;
 
-    /// What members were asked for, of those that the machine counts: its executor counts the I/O
-    /// on devices itself.
+    /// Returns the figures of members, of those that the machine counts: its executor counts the
+    /// I/O on devices itself.
     fn figures(&self) -> Vec<MemberFigures> {
         Vec::new()
     }
@@ -97,7 +98,7 @@ pub enum AnyMachine {
 }
 
 impl AnyMachine {
-    /// As one that serves requests, if it does.
+    /// Returns it as a machine that serves requests, if it does.
     pub fn block(&mut self) -> Option<&mut (dyn BlockMachine + Send)> {
         match self {
             Self::Block(machine) => Some(machine.as_mut()),

@@ -1,12 +1,12 @@
-//! What an array may be called: a superblock has room for 32 bytes (`set_name`), the name is told
-//! from the host before it by a colon, and it is a file name where the array is served.
+//! Names of arrays: a superblock has room for 32 bytes (`set_name`), the name is told from the host
+//! before it by a colon, and it is a file name where the array is served.
 
 use crate::refusal::{Advised, Next};
 
 /// Bytes of `set_name`, which holds `HOST:NAME`, or NAME alone where both are too long.
 pub const NAME_BYTES: usize = 32;
 
-/// Why a text cannot be the name of an array.
+/// The reason why a text cannot be the name of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nothing.
@@ -18,7 +18,7 @@ pub enum NameError {
         /// Its length.
         bytes: usize,
     },
-    /// It would be taken for an option or a hidden file.
+    /// The name would be taken for an option or a hidden file.
     #[error("a name cannot begin with {0:?}")]
     Begins(char),
     /// No file name, not to be told from the host's, or nothing to print.
@@ -33,10 +33,10 @@ impl Advised for NameError {
     }
 }
 
-/// Can this be the name of an array?
+/// Checks that this can be the name of an array.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let forbidden = |c: &char| matches!(c, '/' | ':') || c.is_control();
     if let Some(forbidden) = name.chars().find(forbidden) {
@@ -50,7 +50,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// As mdadm stores a name: with the host in front where both fit.
+/// Returns a name as mdadm stores it: with the host in front where both fit.
 #[must_use]
 pub fn stored_name(host: &str, name: &str) -> String {
     let full = format!("{host}:{name}");

@@ -1,6 +1,7 @@
-//! How an array is to be assembled: apart from who decides it, since next steps speak of it, too.
+//! Options for assembling an array. Next steps speak of them, too, so they lie below the code that
+//! decides.
 
-/// How to assemble.
+/// Options for assembling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Options {

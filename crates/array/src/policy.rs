@@ -1,12 +1,12 @@
 //! The consistency policy of an array that is stopped, changed. Nothing is written here.
 //!
-//! What the new policy needs comes first, on all members, into space that nothing uses: a bitmap
-//! without a bit set, or partial parity logs that tell of nothing; or a journal on a device of its
-//! own, which nothing is recorded in. The superblocks come after that, one after the other, those
-//! of spares behind the others, with an event count that is one higher. So a member that was not
-//! reached is as current as one that misses the last update, and takes the place of a bitmap or log
-//! from the others: whichever writes were done, the array assembles, with the old policy or the new
-//! one. A journal that is taken away loses its superblock last.
+//! Areas and logs of the new policy come first, on all members, into space that nothing uses: a
+//! bitmap without a bit set, or partial parity logs that tell of nothing; or a journal on a device
+//! of its own, in which nothing is recorded. The superblocks come after that, one after the other,
+//! those of spares behind the others, with an event count that is one higher. So a member that was
+//! not reached is as current as one that misses the last update, and takes the place of a bitmap or
+//! log from the others: whichever writes were done, the array assembles, with the old policy or the
+//! new one. A journal that is taken away loses its superblock last.
 //!
 //! A change that was cut off between the superblocks goes on with those that were not reached.
 
@@ -40,7 +40,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What superblocks say of it.
+    /// Returns the feature bits by which superblocks tell of it.
     const fn features(self) -> u32 {
         match self {
             Self::Resync => 0,
@@ -50,7 +50,7 @@ impl Policy {
         }
     }
 
-    /// Do superblocks say that the array has it?
+    /// Returns whether the superblock says that the array has it.
     const fn is_that_of(self, superblock: &Superblock) -> bool {
         let wanted = self.features();
         let has = superblock.feature_map & ANY_POLICY;
@@ -58,21 +58,21 @@ impl Policy {
     }
 }
 
-/// What superblocks say of policies.
+/// Feature bits of all policies.
 const ANY_POLICY: u32 = feature::BITMAP_OFFSET | feature::ANY_PPL | feature::JOURNAL;
 
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// To which candidate, by its index; a device for a journal comes behind them.
+    /// Index of the candidate; a device for a journal comes behind them.
     pub index: usize,
-    /// From which sector of the device on.
+    /// First sector of the device.
     pub sector: u64,
     /// Whole sectors.
     pub bytes: Vec<u8>,
 }
 
-/// What is to be written to change a policy.
+/// The writes that change a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChange {
     /// In this order, each durable before the next.
@@ -87,7 +87,7 @@ impl PolicyChange {
     /// superblock. `None` when it has the policy already.
     ///
     /// # Errors
-    /// Why the array, as it is, cannot be given the policy.
+    /// The reason why the array, as it is, cannot be given the policy.
     pub fn plan(
         candidates: &[Candidate],
         policy: Policy,
@@ -137,12 +137,13 @@ impl PolicyChange {
         Ok(Some(area.written(&superblock, &members)))
     }
 
-    /// Plans the rest of a change to this policy that was cut off between the superblocks. What the
-    /// policy needs is on all members then. `None` where none was, and where a journal is among the
-    /// candidates: that array is started first.
+    /// Plans the rest of a change to this policy that was cut off between the superblocks. All
+    /// members then have the area or log of the policy. `None` where no change was cut off, and
+    /// where the array has a journal: that array is started first.
     ///
     /// # Errors
-    /// Why the array, as it is, cannot be given the policy; a change to another one was cut off.
+    /// The reason why the array, as it is, cannot be given the policy; a change to another one was
+    /// cut off.
     pub fn rest(candidates: &[Candidate], policy: Policy) -> Result<Option<Self>, Refusal> {
         let (newest, _) = stopped(candidates)?;
         let members: Vec<Member<'_>> = (0..).zip(candidates).filter_map(Member::of).collect();
@@ -167,7 +168,7 @@ impl PolicyChange {
     }
 }
 
-/// Has the member, which holds a role, missed an update of the superblocks?
+/// Returns whether the member, which holds a role, has missed an update of the superblocks.
 fn misses_events(superblock: &Superblock, newest: &Superblock) -> bool {
     has_role(superblock) && superblock.events != newest.events
 }
@@ -232,7 +233,7 @@ fn has_role(superblock: &Superblock) -> bool {
     matches!(superblock.role(), DevRole::Active(_))
 }
 
-/// Can an array of this level have the policy?
+/// Checks that an array of this level can have the policy.
 fn check_level(newest: &Superblock, policy: Policy) -> Result<Level, Refusal> {
     let level =
         Level::from_md(newest.level).filter(|level| !matches!(level, Level::Linear | Level::Raid0));

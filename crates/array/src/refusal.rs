@@ -1,16 +1,16 @@
-//! Why something is not done, as data: what stands against it, and the way on. Where the way on is
-//! the command, it is told what to call it for; how that is spelled, only the command knows.
+//! Refusals as data: why something is not done, and the way on. Where the way on is the command, a
+//! refusal says what to call it for; the spelling is known to the command alone.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::options::Options;
 
-/// What stands against it, and what to do instead. As text: `reason; advice`.
+/// A refusal: the reason, and what to do instead. As text: `reason; advice`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Refusal {
-    /// What stands against it, in one line without the next step.
+    /// The reason, in one line without the next step.
     pub reason: String,
     /// The next step.
     pub next: Next,
@@ -26,7 +26,7 @@ pub struct Next {
     pub invocation: Option<Box<Invocation>>,
 }
 
-/// What the command is to be called for. An array without a name is the one that was asked.
+/// A call of the command, by its purpose. An array without a name is the one that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Invocation {
@@ -34,9 +34,9 @@ pub enum Invocation {
     Assemble {
         /// The one of this name.
         name: Option<String>,
-        /// Whatever its own name is, under that one.
+        /// Under that name, whatever its own name is.
         rename: bool,
-        /// How.
+        /// Options.
         options: Options,
         /// Its members; found by looking at all block devices when empty.
         devices: Vec<String>,
@@ -55,7 +55,7 @@ pub enum Invocation {
     },
     /// Show superblocks.
     Examine {
-        /// Where they lie.
+        /// The devices on which they lie.
         devices: Vec<String>,
     },
     /// Make a new array.

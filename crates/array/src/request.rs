@@ -1,4 +1,4 @@
-//! What an export asks of an array.
+//! Requests of an export to an array.
 
 use crate::{Buf, SECTOR_BYTES};
 
@@ -6,7 +6,7 @@ use crate::{Buf, SECTOR_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// What to do with the range of a request.
+/// The operation on the range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Fill the buffer from the array.
@@ -29,13 +29,13 @@ pub enum Op {
     Flush,
 }
 
-/// One request. The range may be of any length for `WriteZeroes` and `Discard`, and at most
+/// A request. The range may be of any length for `WriteZeroes` and `Discard`, and at most
 /// [`Request::MAX_BYTES`] for `Read` and `Write`, whose buffer has exactly that length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Chosen by the export, unique among the requests in flight.
     pub id: RequestId,
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// First sector of the array.
     pub sector: u64,
@@ -49,9 +49,9 @@ impl Request {
     /// The largest read or write a machine takes; exports split larger ones.
     pub const MAX_BYTES: u32 = 1 << 20;
 
-    /// How much of a range that begins at this byte of the array goes with one request, when so
-    /// much of it is left: all, or as much as ends where a block of 4 KiB does. So no such block is
-    /// written by two requests, of which a crash may leave one.
+    /// Returns how much of a range that begins at this byte of the array goes with one request,
+    /// when so much of it is left: all, or as much as ends where a block of 4 KiB does. So no such
+    /// block is written by two requests, of which a crash may leave one.
     #[must_use]
     pub fn first_bytes(offset: u64, left: u64) -> u32 {
         let most = u64::from(Self::MAX_BYTES);
@@ -62,10 +62,10 @@ impl Request {
         (most - beyond) as u32
     }
 
-    /// What md's journal has as a whole, or not at all.
+    /// Bytes that md's journal has as a whole, or not at all.
     const WHOLE_BYTES: u64 = 4096;
 
-    /// Does it fit an array of this size that takes blocks of so many bytes?
+    /// Checks that the request fits an array of this size that takes blocks of so many bytes.
     ///
     /// # Errors
     /// [`RequestError::OutOfRange`], [`RequestError::Malformed`].
@@ -100,7 +100,7 @@ impl Op {
     }
 }
 
-/// Why a request failed. An export maps these to its own errors (EIO, EPERM, EINVAL).
+/// The reason why a request failed. An export maps these to its own errors (EIO, EPERM, EINVAL).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The range ends beyond the array.

@@ -32,11 +32,11 @@ struct Pending {
     id: CommandId,
     waiting: usize,
     result: Result<(), Refusal>,
-    /// What follows when these have answered.
+    /// The next step when these have answered.
     then: Option<Then>,
 }
 
-/// What follows an answer.
+/// The step that follows an answer.
 #[derive(Clone, Debug)]
 enum Then {
     /// A stop of the inner arrays.
@@ -57,7 +57,7 @@ pub struct Stack {
     /// Requests that an inner array's table had no room for.
     backlog: Vec<VecDeque<Request>>,
     pending: Vec<Pending>,
-    /// How the inner arrays are called as members.
+    /// Names of the inner arrays as members.
     titles: Vec<String>,
     /// An inner array has answered, so that the outer one may have something to do now.
     lifted: bool,
@@ -206,7 +206,7 @@ impl Stack {
         None
     }
 
-    /// One machine has answered a command; the reply when it was the last.
+    /// Takes note that a machine has answered a command. Returns the reply when it was the last.
     fn answered(&mut self, id: CommandId, result: Result<(), Refusal>) -> Option<Action> {
         let at = self.pending.iter().position(|pending| pending.id == id)?;
         let pending = &mut self.pending[at];
@@ -345,7 +345,7 @@ fn sum_up(status: &mut Status) {
     }
 }
 
-/// What an inner array's answer means to the outer one.
+/// Translates an inner array's answer for the outer one.
 const fn lift(result: Result<(), RequestError>) -> Result<Outcome, IoError> {
     match result {
         Ok(()) => Ok(Outcome::Done),

@@ -25,7 +25,7 @@ pub enum ArrayState {
 pub enum MemberState {
     /// Holds its role's data completely.
     InSync,
-    /// Is being rebuilt.
+    /// Being rebuilt.
     Rebuilding,
     /// Waits to be needed.
     Spare,
@@ -35,7 +35,7 @@ pub enum MemberState {
     Faulty,
 }
 
-/// One member.
+/// A member.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberStatus {
@@ -64,14 +64,14 @@ pub struct MemberStatus {
     /// counts them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub corrected_reads: u32,
-    /// Has sectors that could not be read, and stays because the array needs it.
+    /// Sectors of it could not be read, and it stays because the array needs it.
     pub unreliable: bool,
-    /// It is much slower than the others: what its answers take of late, in milliseconds. Of
-    /// members on nodes.
+    /// Time that its answers take of late, in milliseconds, where it is much slower than the
+    /// others. For members on nodes.
     pub slow_ms: Option<u64>,
-    /// Why it is not taken back, though its node is there. Of members on nodes.
+    /// The reason why it is not taken back, though its node is there. For members on nodes.
     pub refused: Option<Refusal>,
-    /// It is away, and is taken back when its node is there again. Of members on nodes.
+    /// The member is away, and is taken back when its node is there again. For members on nodes.
     #[cfg_attr(feature = "serde", serde(default))]
     pub awaited: bool,
     /// The rebuilt part, in device sectors.
@@ -84,7 +84,7 @@ pub struct MemberStatus {
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SyncStatus {
-    /// Which.
+    /// The action.
     pub action: SyncAction,
     /// A check or repair that was asked for and waits, for that or until the array has started.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -93,10 +93,10 @@ pub struct SyncStatus {
     pub paused: bool,
     /// Done so far, in sync sectors (device sectors; array sectors for a raid10 resync).
     pub done_sectors: u64,
-    /// Of how many.
+    /// Sectors in all.
     pub total_sectors: u64,
-    /// What the running recovery, or the latest one, has written to those it rebuilds, in sectors
-    /// of all of them together.
+    /// Sectors that the running recovery, or the latest one, has written to those it rebuilds, of
+    /// all of them together.
     pub copied_sectors: u64,
     /// Current speed per member: 0 while paused.
     pub bytes_per_s: u64,
@@ -109,16 +109,16 @@ pub struct SyncStatus {
 }
 
 impl SyncStatus {
-    /// What is kept up where nobody has said anything else; a lower maximum goes before it.
+    /// The minimum where nobody has set another one; a lower maximum goes before it.
     pub const DEFAULT_MIN_BYTES_PER_S: u64 = 10 << 20;
 
-    /// Is there nothing to do, now or next?
+    /// Returns whether there is nothing to do, now or next.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.action == SyncAction::Idle && self.next.is_none()
     }
 
-    /// Does it stand still until somebody allows it to go on?
+    /// Returns whether it stands still until somebody allows it to go on.
     #[must_use]
     pub fn held(&self) -> bool {
         self.paused || self.max_bytes_per_s == Some(0)
@@ -147,8 +147,8 @@ pub struct BitmapStatus {
     pub bits: u64,
     /// Bits set.
     pub dirty_bits: u64,
-    /// How many of them lie in each of [`PARTS`](Self::PARTS) parts of it, as long as one another;
-    /// empty where none is set.
+    /// Number of set bits in each of [`PARTS`](Self::PARTS) parts of the bitmap, as long as one
+    /// another; empty where none is set.
     #[cfg_attr(feature = "serde", serde(default))]
     pub marks: Vec<u32>,
 }
@@ -166,24 +166,23 @@ pub struct JournalStatus {
     pub member: MemberId,
     /// Its size in sectors.
     pub size_sectors: u64,
-    /// What still counts of it, in sectors; `None` where nothing is recorded: the array is read
-    /// only.
+    /// Sectors of it that still count; `None` where nothing is recorded: the array is read only.
     pub used_sectors: Option<u64>,
-    /// How writes go by it.
+    /// Mode of the journal.
     pub mode: JournalMode,
-    /// What is in it and in memory and not in place, in bytes.
+    /// Bytes that are in it and in memory and not in place.
     pub dirty_bytes: u64,
 }
 
-/// How writes go by a journal; md's words.
+/// The modes in which writes go by a journal; md's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum JournalMode {
     /// A write is acknowledged when it is in place; before that it is in the journal with parity.
     #[default]
     WriteThrough,
-    /// A write of less than a stripe is acknowledged when its data are in the journal. They stay
-    /// in memory, and go in place with parity later, together with what was written near them.
+    /// A write of less than a stripe is acknowledged when its data are in the journal. Its data
+    /// stay in memory, and go in place with parity later, together with what was written near them.
     WriteBack,
 }
 
@@ -198,19 +197,19 @@ impl JournalMode {
     }
 }
 
-/// Who holds an array over nodes, as the nodes have recorded it last.
+/// The holders of an array over nodes, as the nodes have recorded them last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ViewStatus {
-    /// Of the client that has the array.
+    /// Epoch of the client that has the array.
     pub epoch: u32,
-    /// How many views that client has recorded.
+    /// Number of views that client has recorded.
     pub count: u32,
     /// Roles that hold everything.
     pub in_sync: Vec<Role>,
     /// The nodes that vote: by address, where that is known, or by number.
     pub voters: Vec<String>,
-    /// Those of them that have no member.
+    /// Voters that have no member.
     pub witnesses: Vec<WitnessStatus>,
     /// While a role has no member: those that might have it and could not be taken in.
     pub absent: Vec<AbsentStatus>,
@@ -220,9 +219,9 @@ pub struct ViewStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AbsentStatus {
-    /// What the member would be called.
+    /// Name that the member would have.
     pub device: String,
-    /// Why.
+    /// The reason.
     pub why: Refusal,
 }
 
@@ -230,9 +229,9 @@ pub struct AbsentStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WitnessStatus {
-    /// Where it listens, `HOST:PORT`.
+    /// Address at which it listens, `HOST:PORT`.
     pub address: String,
-    /// It is connected.
+    /// The node is connected.
     pub reachable: bool,
 }
 
@@ -240,11 +239,11 @@ pub struct WitnessStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waiting {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// For how much longer, in milliseconds; `None`: they have waited long enough, and fail.
+    /// Time until they fail, in milliseconds; `None`: they have waited long enough, and fail.
     pub fail_in_ms: Option<u64>,
-    /// What stands against it that the array goes on, once that is known.
+    /// The reason why the array does not go on, once that is known.
     pub why: Option<Refusal>,
 }
 
@@ -260,7 +259,7 @@ pub struct Status {
     pub used_member_sectors: u64,
     /// State.
     pub state: ArrayState,
-    /// It was to take writes, and does not any more, for a member did not do its part.
+    /// The array was to take writes, and does not any more, for a member did not do its part.
     pub writes_over: bool,
     /// Roles without an in-sync member.
     pub degraded: u16,
@@ -284,17 +283,17 @@ pub struct Status {
     pub uncompared_sectors: u64,
     /// Sync sectors that a resync could not bring in line: they stay marked as out of sync.
     pub unsynced_sectors: u64,
-    /// Why background work that is due does not go on, for people.
+    /// The reason why background work that is due does not go on, for people.
     pub held_up: Option<String>,
     /// The bitmap.
     pub bitmap: Option<BitmapStatus>,
     /// The journal, of arrays on disks that have one.
     pub journal: Option<JournalStatus>,
-    /// What the journal of each member on a node holds; 0 without journals.
+    /// Size of the journal of each member on a node; 0 without journals.
     pub journal_bytes: u64,
     /// More members are away than it can do without.
     pub waiting: Option<Waiting>,
-    /// Who holds it, of arrays over nodes that are written.
+    /// The latest view, of arrays over nodes that are written.
     pub view: Option<ViewStatus>,
     /// The arrays that are members of this one.
     pub children: Vec<Self>,
@@ -308,7 +307,8 @@ impl Status {
         self.members.iter().find(|member| member.member == id).or_else(within)
     }
 
-    /// Did the device with this superblock, which was a member, go on without all that are in sync?
+    /// Returns whether the device with this superblock, which was a member, went on without all
+    /// that are in sync.
     #[must_use]
     pub fn went_alone(&self, left: &Superblock) -> bool {
         let in_sync = self.members.iter().filter(|member| member.state == MemberState::InSync);
@@ -334,14 +334,14 @@ impl Status {
         numbered.map(|(number, child)| (MemberId::of_array(number), child))
     }
 
-    /// What the superblocks call it, without the host before the name.
+    /// Returns the name in the superblocks, without the host before it.
     #[must_use]
     pub fn short_name(&self) -> String {
         let name = self.superblock.name();
         name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
     }
 
-    /// That of a machine without an array.
+    /// Returns the status of a machine without an array.
     #[must_use]
     pub fn blank() -> Self {
         Self {

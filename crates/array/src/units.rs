@@ -14,21 +14,21 @@ pub const UNIT_SECTORS: u32 = 128;
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// This instant plus so many milliseconds.
+    /// Returns this instant plus so many milliseconds.
     #[must_use]
     pub const fn plus_millis(self, millis: u64) -> Self {
         Self(self.0 + millis * 1_000_000)
     }
 }
 
-/// Which member device, as an index into the array's table of members. Not a role: a spare has an
-/// id too, and a member keeps its id for as long as it is attached.
+/// The id of a member device: an index into the array's table of members. Not a role: a spare has
+/// an id too, and a member keeps its id for as long as it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberId(pub u16);
 
 impl MemberId {
-    /// From here on ids are those of arrays within an array, below are those of devices.
+    /// The first id of an array within an array; ids below are those of devices.
     pub(crate) const FIRST_ARRAY: u16 = 63 << 10;
 
     /// The id of an array that is this member of another.
@@ -36,14 +36,14 @@ impl MemberId {
         Self(Self::FIRST_ARRAY + number)
     }
 
-    /// Which array within an array this is; `None` for a device.
+    /// Returns the number of this array within an array; `None` for a device.
     #[must_use]
     pub fn array_number(self) -> Option<usize> {
         self.0.checked_sub(Self::FIRST_ARRAY).map(usize::from)
     }
 }
 
-/// Which place in the array's level a member takes: roles count from 0. Any member may be there.
+/// A place in the array's level that a member takes: roles count from 0. Any member may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Role(pub u16);
@@ -55,14 +55,14 @@ impl Role {
         (0..count).map(Self)
     }
 
-    /// That of an entry in a list by role.
+    /// Returns the role of an entry in a list by role.
     #[must_use]
     pub const fn at(index: usize) -> Self {
         debug_assert!(index <= u16::MAX as usize, "more entries than roles");
         Self(index as u16)
     }
 
-    /// Where it is in a list by role.
+    /// Returns its index in a list by role.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -1,4 +1,4 @@
-//! What lies on a device that may be a member.
+//! A device that may be a member, and what lies on it.
 
 use super::found_log::{FoundLog, read_log};
 use crate::SECTOR_BYTES;
@@ -21,15 +21,15 @@ pub struct Candidate {
     pub bad_blocks: Result<BadBlocks, BadBlocksError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// What the log on it tells, when there is one and it was [read](Self::with_log).
+    /// Contents of the log on the device, when there is one and it was [read](Self::with_log).
     pub log: Option<Result<FoundLog, String>>,
 }
 
 impl Candidate {
     /// Reads all metadata of a device through `read(sector, bytes)`, which answers with exactly so
-    /// many bytes or with the reason why it cannot. It is asked for whole sectors of the device
-    /// only, at most [`Candidate::MAX_READ_BYTES`] at a time. Where there are superblocks of
-    /// several versions (an old one was never wiped), the array created last counts, as in mdadm.
+    /// many bytes or with the reason why it cannot. Reads are of whole sectors of the device only,
+    /// at most [`Candidate::MAX_READ_BYTES`] at a time. Where there are superblocks of several
+    /// versions (an old one was never wiped), the array created last counts, as in mdadm.
     pub fn read(
         device: String,
         device_sectors: u64,
@@ -65,7 +65,7 @@ impl Candidate {
     /// The most that `read` is asked for.
     pub const MAX_READ_BYTES: u32 = 1 << 20;
 
-    /// Can this superblock's features be run?
+    /// Checks that this superblock's features can be run.
     pub(super) fn supported(&self) -> Result<(), Unsupported> {
         self.superblock.as_ref().map_or(Ok(()), Superblock::supported)
     }

@@ -1,5 +1,5 @@
-//! Is what a superblock says of its device possible? A machine does I/O at these places without
-//! asking again.
+//! Checks of superblocks: what they say of their device must be possible. A machine does I/O at
+//! these places without asking again.
 
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superbloc
     }
 }
 
-/// Do the data and all metadata of a member lie on its device, and apart from each other? The
-/// bitmap has so many sectors, if there is one.
+/// Checks that the data and all metadata of a member lie on its device, and apart from each other.
+/// The bitmap has so many sectors, if there is one.
 pub(crate) fn check_places(
     superblock: &Superblock,
     device_sectors: u64,
@@ -63,12 +63,12 @@ pub(crate) fn check_places(
     Ok(())
 }
 
-/// Is its data area the journal, whose size is its own?
+/// Returns whether the data area is the journal, whose size is its own.
 fn holds_journal(superblock: &Superblock) -> bool {
     superblock.role() == DevRole::Journal
 }
 
-/// What lies where, in sectors of the device.
+/// Returns the ranges of data and metadata, in sectors of the device.
 fn places(
     superblock: &Superblock,
     bitmap_sectors: u64,
@@ -117,7 +117,7 @@ fn place(name: &str, start: Option<u64>, sectors: u64) -> Result<Range<u64>, Str
         .ok_or_else(|| format!("its superblock puts the {name} outside of any device"))
 }
 
-/// Is the member of the same shape as the newest one says?
+/// Checks that the member is of the same shape as the newest one says.
 pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Result<(), Verdict> {
     let same = [
         ("level", superblock.level == newest.level),

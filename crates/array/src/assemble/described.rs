@@ -12,7 +12,7 @@ use crate::{Refusal, Role};
 /// An array by its geometry.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// What it is called.
+    /// Name of the array.
     pub name: String,
     /// Level.
     pub level: Level,
@@ -31,12 +31,12 @@ pub struct DescribedMember {
     pub device: String,
     /// Size of the device.
     pub device_sectors: u64,
-    /// Where the data begin on it, in sectors.
+    /// Sector at which the data begin on it.
     pub data_offset: u64,
 }
 
 impl Described {
-    /// What a machine is started with, to read it.
+    /// Returns the configuration with which a machine is started to read the array.
     ///
     /// # Errors
     /// When the data begin beyond the end of a member, when too many are missing, and when no array
@@ -126,7 +126,7 @@ impl Described {
         Err(Refusal::new(reason, "name more of them"))
     }
 
-    /// What a superblock would say of the whole array.
+    /// Returns a superblock as it would be of the whole array.
     fn superblock(&self, raid_disks: u32, size_sectors: u64) -> Superblock {
         let has_layout = matches!(self.layout, Layout::Raid0(_));
         Superblock {

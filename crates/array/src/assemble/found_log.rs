@@ -1,4 +1,4 @@
-//! What is found in the log on one device.
+//! The log on one device, as it is found.
 
 use crate::format::Superblock;
 use crate::format::ppl::PplArea;
@@ -9,7 +9,7 @@ use crate::log::ReadSectors;
 use crate::log::journal::{JournalArea, JournalScan};
 use crate::log::ppl::PplScan;
 
-/// What the log on one device tells.
+/// Contents of the log on one device.
 #[derive(Clone, Debug)]
 pub enum FoundLog {
     /// The partial parity log of a member.
@@ -18,7 +18,7 @@ pub enum FoundLog {
     Journal(JournalScan),
 }
 
-/// Where the log on one device lies.
+/// Place of the log on one device.
 #[derive(Clone, Debug)]
 pub enum LogPlace {
     /// The partial parity log of a member.
@@ -27,10 +27,10 @@ pub enum LogPlace {
     Journal(JournalArea),
 }
 
-/// Where the log on the device with this superblock lies; `None` where it has none.
+/// Returns where the log on the device with this superblock lies; `None` where it has none.
 ///
 /// # Errors
-/// Why there can be none, for people.
+/// The reason why there can be none, for people.
 pub fn log_place(superblock: &Superblock, device_sectors: u64) -> Result<Option<LogPlace>, String> {
     let within = |start: u64, sectors: u64| {
         let end = start.checked_add(sectors).filter(|end| *end <= device_sectors);
@@ -54,7 +54,7 @@ pub fn log_place(superblock: &Superblock, device_sectors: u64) -> Result<Option<
 /// Reads the log on the device with this superblock; `None` where it has none.
 ///
 /// # Errors
-/// Why it cannot be read or trusted, for people.
+/// The reason why it cannot be read or trusted, for people.
 pub(super) fn read_log(
     superblock: &Superblock,
     device_sectors: u64,

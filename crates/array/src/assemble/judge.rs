@@ -1,4 +1,4 @@
-//! What each candidate is, measured against the newest superblock.
+//! Judgement of each candidate, measured against the newest superblock.
 
 use super::check::{check_shape, unreadable};
 use super::{Candidate, Verdict};
@@ -9,7 +9,7 @@ use crate::format::{DevRole, Superblock};
 /// while the others were being written.
 const EVENT_MARGIN: u64 = 1;
 
-/// What the candidates are measured against.
+/// The candidates, and the superblock that they are measured against.
 pub(super) struct Judge<'a> {
     pub(super) candidates: &'a [Candidate],
     /// The newest superblock.
@@ -19,7 +19,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What a candidate is, seen for itself.
+    /// Returns the verdict on a candidate, seen for itself.
     pub(super) fn judge(&self, candidate: &Candidate) -> Verdict {
         let superblock = match &candidate.superblock {
             Ok(superblock) => superblock,
@@ -43,7 +43,7 @@ impl Judge<'_> {
         checked.err().unwrap_or(verdict)
     }
 
-    /// What the superblock says, if all it says is possible.
+    /// Returns the verdict by the superblock alone, if all it says is possible.
     fn standing(&self, superblock: &Superblock) -> Verdict {
         let number = superblock.dev_number;
         if number >= MAX_DEV {
@@ -106,9 +106,10 @@ impl Judge<'_> {
     }
 }
 
-/// May the array have gone on without those of its equals that this superblock does not know? Not
-/// if a member that is active by it is here, has only heard of the update before, and knows them by
-/// that: all are told before anything else is done, and who cannot be told is active no more.
+/// Returns whether the array may have gone on without those equals of this superblock that it does
+/// not know. A member that is active by it, has only heard of the update before, and knows those
+/// equals by that rules this out: all members are told before anything else is done, and a member
+/// that cannot be told is active no more.
 pub(super) fn went_on(superblock: &Superblock, candidates: &[Candidate]) -> bool {
     let active = || {
         let found = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
@@ -126,12 +127,12 @@ pub(super) fn went_on(superblock: &Superblock, candidates: &[Candidate]) -> bool
     !active().any(untold)
 }
 
-/// Has this one the other in the role that it has?
+/// Returns whether this superblock has the other member in the role that it has.
 pub(super) fn knows(superblock: &Superblock, other: &Superblock) -> bool {
     superblock.role_of(other.dev_number) == other.role()
 }
 
-/// Are these superblocks of members of one array?
+/// Returns whether these are superblocks of members of one array.
 pub(super) fn same_array(a: &Superblock, b: &Superblock) -> bool {
     a.set_uuid == b.set_uuid && a.version == b.version
 }

@@ -1,4 +1,4 @@
-//! Did the array go on without a member, or did the member go on without the array?
+//! Lineage of a member: the array went on without it, or it went on without the array.
 //!
 //! Both leave the member with the older event count, and only in the first case does a bitmap of
 //! the array know all that differs. A member that is run without others writes into its own
@@ -9,12 +9,12 @@ use crate::Role;
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 
-/// How a member that is not current comes by its state.
+/// The way in which a member that is not current came by its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lineage {
-    /// It ran together with current members to its end: the array went on without it.
+    /// The member ran together with current members to its end: the array went on without it.
     LeftBehind,
-    /// It ran without any of the current members.
+    /// The member ran without any of the current members.
     WentAlone,
     /// The roles it knows have changed hands since, here or where it was.
     Unclear,

@@ -29,7 +29,8 @@ pub struct Piece {
 }
 
 impl Pieces {
-    /// Puts these together, to be read. Of the superblock, what names an array is taken over.
+    /// Puts these together, to be read. The fields that identify an array are taken over from a
+    /// superblock: version, UUID, name, times and event count.
     #[must_use]
     pub fn of(named: &Superblock, pieces: Vec<Piece>) -> Self {
         let superblock = linear(named, pieces.len());

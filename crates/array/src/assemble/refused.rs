@@ -1,4 +1,4 @@
-//! Why an array does not start, and what kind of array it is.
+//! Reasons why an array does not start, and its kind.
 
 use super::Verdict;
 use super::table::Table;
@@ -19,21 +19,21 @@ impl Refused {
     }
 }
 
-/// What kind of array it is.
+/// The kind of an array.
 pub(super) struct Kind {
     pub(super) level: Level,
     pub(super) layout: Layout,
 }
 
 impl Table<'_> {
-    /// To assemble the candidates of these verdicts.
+    /// Returns the command that assembles the candidates of these verdicts.
     pub(super) fn command(&self, options: Options, take: impl Fn(&Verdict) -> bool) -> Invocation {
         let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
         let devices = taken.map(|(candidate, _)| candidate.device.clone()).collect();
         Invocation::Assemble { name: None, rename: false, options, devices }
     }
 
-    /// To look at all superblocks.
+    /// Returns the command that shows all superblocks.
     pub(super) fn examine(&self) -> Invocation {
         let devices = self.candidates.iter().map(|candidate| candidate.device.clone()).collect();
         Invocation::Examine { devices }

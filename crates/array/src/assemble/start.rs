@@ -1,4 +1,4 @@
-//! Can the array start, and with what?
+//! The start of an array: whether it can start, and with what.
 
 use crate::Role;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
 
 impl Table<'_> {
-    /// Can the array start?
+    /// Returns whether the array can start, and with what.
     pub(super) fn start(&mut self, options: Options) -> Start {
         match self.try_start(options) {
             Ok(start) => start,
@@ -56,7 +56,7 @@ impl Table<'_> {
         self.ready(&kind, &geometry, merged, log, options)
     }
 
-    /// Is this an array that can be run here at all?
+    /// Checks that this is an array that can be run here at all.
     fn check_kind(&self, options: Options) -> Result<Kind, Refused> {
         let newest = self.superblock();
         let use_mdadm = "assemble it with mdadm";
@@ -111,7 +111,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Is anything among the candidates that must not be there?
+    /// Checks that nothing is among the candidates that must not be there.
     fn check_candidates(&self, options: Options) -> Result<(), Refused> {
         let without = || self.command(options, Verdict::attached);
         for (candidate, verdict) in self.candidates.iter().zip(&self.verdicts) {
@@ -143,7 +143,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Are there enough members for the level, with `force` if need be?
+    /// Checks that there are enough members for the level, with `force` if need be.
     fn check_enough(&mut self, kind: &Kind, options: Options) -> Result<(), Refused> {
         let raid_disks = self.superblock().raid_disks;
         let losses = Losses::of(kind.level, kind.layout, raid_disks);
@@ -182,7 +182,7 @@ impl Table<'_> {
         Err(Refused { could_force, ..Refused::new(reason, next) })
     }
 
-    /// Must data be computed from parity that may be wrong?
+    /// Returns whether data must be computed from parity that may be wrong.
     fn dirty_degraded(&self, kind: &Kind) -> bool {
         let dirty = self.superblock().resync_offset != MAX_SECTOR;
         dirty && kind.level.parity_disks() > 0 && self.degraded() > 0
@@ -228,7 +228,7 @@ impl Table<'_> {
         Err(Refused { could_force: true, ..Refused::new(reason, next) })
     }
 
-    /// Are all members there that the array had when it last ran?
+    /// Checks that all members are there that the array had when it last ran.
     fn check_expected(&self, options: Options) -> Result<(), Refused> {
         let newest = self.superblock();
         let roles = newest.roles.iter().filter_map(|role| match role {
@@ -319,7 +319,7 @@ impl Table<'_> {
         Ok(Start::Ready { config: Box::new(config), degraded, resync_from, by_bitmap })
     }
 
-    /// Is the array's bitmap one that can be written to? `readable`: some member's can be read.
+    /// Checks that the array's bitmap can be written to. `readable`: some member's can be read.
     fn check_bitmaps(&self, readable: bool) -> Result<(), Refused> {
         let in_sync = self.candidates.iter().zip(&self.verdicts);
         let in_sync = in_sync.filter(|(_, verdict)| verdict.in_sync_role().is_some());
@@ -358,7 +358,7 @@ impl Table<'_> {
             .collect()
     }
 
-    /// What keeps the candidates out that could be expected to be in, for a reason.
+    /// Returns why candidates are kept out that could be expected to be in.
     fn problems(&self) -> String {
         let out = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| !v.attached());
         let mut text = String::new();

@@ -18,7 +18,7 @@ use crate::{MemberId, Role};
 /// The log of an array that is to start.
 #[derive(Clone, Debug, Default)]
 pub enum StartLog {
-    /// It has none.
+    /// The array has none.
     #[default]
     None,
     /// Partial parity logs.
@@ -34,13 +34,13 @@ pub enum StartLog {
     Journal {
         /// The device that holds it.
         member: MemberId,
-        /// What is to be brought in place.
+        /// Contents that are to be brought in place.
         scan: JournalScan,
     },
 }
 
 impl StartLog {
-    /// Is there something to be brought in place?
+    /// Returns whether there is something to be brought in place.
     #[must_use]
     pub fn has_to_replay(&self) -> bool {
         match self {
@@ -50,14 +50,14 @@ impl StartLog {
         }
     }
 
-    /// Does all parity fit, once that is done?
+    /// Returns whether all parity fits, once that is done.
     pub(super) const fn closes(&self) -> bool {
         matches!(self, Self::PartialParity { closed: true, .. })
     }
 }
 
 impl Table<'_> {
-    /// Can the array have the logs that its superblock names?
+    /// Checks that the array can have the logs that its superblock names.
     pub(super) fn check_logs(&self, kind: &Kind) -> Result<(), Refused> {
         let newest = self.superblock();
         let reason = if newest.has(feature::ANY_PPL) && kind.level != Level::Raid5 {
@@ -105,7 +105,7 @@ impl Table<'_> {
         Ok(log)
     }
 
-    /// Does the largest write fit into the log?
+    /// Checks that the largest write fits into the log.
     fn check_log_room(&self, log: &StartLog, unit_sectors: u64) -> Result<(), Refused> {
         let newest = self.superblock();
         let reason = match log {
@@ -172,7 +172,7 @@ impl Table<'_> {
         StartLog::PartialParity { fixes: all, generations, closed: proved && !doubtful }
     }
 
-    /// How many rows of a role are on members that are there, from the first on.
+    /// Returns how many rows of a role are on members that are there, from the first on.
     fn held_rows(&self, role: Role) -> u64 {
         let rows = self.verdicts.iter().map(|verdict| match *verdict {
             Verdict::Active { role: held } | Verdict::Forced { role: held, .. } if held == role => {
@@ -231,7 +231,8 @@ impl Table<'_> {
         Err(self.without_journal(reason, options))
     }
 
-    /// Why an array with a journal does not start without it, and what that would cost.
+    /// Returns the refusal of an array whose journal is missing, and what a start without it would
+    /// cost.
     fn without_journal(&self, reason: String, options: Options) -> Refused {
         let options = Options { force: true, ..options };
         let advice = "bring the journal back; or start without it, and lose what was acknowledged \

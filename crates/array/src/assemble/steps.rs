@@ -1,4 +1,4 @@
-//! What is decided, with the steps that are advised: each is tried as it would be then.
+//! Decisions, with the steps that are advised: each is tried as it would be then.
 
 use super::table::{decide_alike, newest, without_superblocks};
 use super::{Assembly, Candidate, Options, Start, reshape};

@@ -1,4 +1,4 @@
-//! Who is in. Whether those may start, `start` says.
+//! The table of candidates: it says which are in. `start` says whether those may start.
 
 use crate::Role;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(super) fn decide_alike(candidates: &[Candidate], newest: usize, options: Opt
 /// The candidates and what is known of them so far.
 pub(super) struct Table<'a> {
     pub(super) candidates: &'a [Candidate],
-    /// One for each candidate.
+    /// Verdicts, one for each candidate.
     pub(super) verdicts: Vec<Verdict>,
     /// The index of the candidate with the newest superblock.
     newest: usize,
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         check_places(&superblock, candidate.device_sectors, self.bitmap_sectors)
     }
 
-    /// Of attached candidates with one device number, or with one role, the newest stays.
+    /// Keeps only the newest of attached candidates with one device number, or with one role.
     fn part_duplicates(&mut self) {
         let mut order: Vec<usize> =
             (0..self.verdicts.len()).filter(|index| self.verdicts[*index].attached()).collect();
@@ -249,7 +249,7 @@ impl<'a> Table<'a> {
         left
     }
 
-    /// How a candidate with a readable superblock comes by its state.
+    /// Returns how a candidate with a readable superblock came by its state.
     fn lineage(&self, index: usize) -> Lineage {
         let Ok(superblock) = &self.candidates[index].superblock else { return Lineage::Unclear };
         let in_sync = |(_, sb, verdict): (_, &Superblock, &Verdict)| {

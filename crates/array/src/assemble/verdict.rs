@@ -1,11 +1,11 @@
-//! What a candidate is.
+//! Verdicts on candidates.
 
 use crate::Role;
 use std::fmt;
 
 use crate::format::Unsupported;
 
-/// What a candidate is to the array that is assembled. `Display` says it to people.
+/// The standing of a candidate in the array that is assembled. `Display` says it to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Holds its role.
@@ -13,7 +13,7 @@ pub enum Verdict {
         /// Role.
         role: Role,
     },
-    /// Is out of date and holds its role all the same, because `force` was asked for.
+    /// Out of date, and holds its role all the same, because `force` was asked for.
     Forced {
         /// Role.
         role: Role,
@@ -29,7 +29,7 @@ pub enum Verdict {
         /// Sectors of its data area below this are rebuilt.
         offset_sectors: u64,
     },
-    /// Is to replace the holder of a role, and holds it in part.
+    /// Replacement of the holder of a role, which holds it in part.
     Replacement {
         /// Role.
         role: Role,
@@ -76,7 +76,7 @@ pub enum Verdict {
     },
     /// No superblock, or none that can be trusted.
     Unreadable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Its superblock asks for features that are not run here.
@@ -88,15 +88,15 @@ pub enum Verdict {
     },
     /// The device ends before its data.
     TooSmall {
-        /// What its superblock needs.
+        /// Sectors that its superblock needs.
         needed_sectors: u64,
-        /// What there is.
+        /// Sectors that there are.
         device_sectors: u64,
     },
 }
 
 impl Verdict {
-    /// Is it attached when the array starts?
+    /// Returns whether the candidate is attached when the array starts.
     #[must_use]
     pub const fn attached(&self) -> bool {
         matches!(

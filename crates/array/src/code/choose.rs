@@ -1,12 +1,12 @@
-//! How a part of a stripe is best written.
+//! The best way to write a part of a stripe.
 
 use super::decode::Recovery;
 use super::stripe::{Cell, StripeCode};
 
-/// How a write makes the sums fit.
+/// The way in which a write makes the sums fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// From what is written alone.
+    /// Sums from what is written alone.
     FullStripe,
     /// All sums anew, from what is written and the other data, which is read (md:
     /// reconstruct-write).
@@ -14,10 +14,11 @@ pub enum Strategy {
     /// Only the sums that change, by what changes: the old data is read, and they are (md:
     /// read-modify-write).
     ReadModifyWrite,
-    /// As [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be read.
+    /// The same as [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be
+    /// read.
     RecoverFirst,
-    /// As [`Strategy::ReadModifyWrite`], of the sums that are known. The others are noted as
-    /// unknown and stay so, as data is lost that they would be formed of.
+    /// The same as [`Strategy::ReadModifyWrite`], of the sums that are known. The others are noted
+    /// as unknown and stay so, as data is lost that they would be formed of.
     KnownSums,
 }
 
@@ -25,15 +26,15 @@ pub enum Strategy {
 pub struct Part<'a> {
     /// The code of the stripe.
     pub code: &'a StripeCode,
-    /// Is this data, by index, written?
+    /// Returns whether this data, by index, is written.
     pub covered: &'a dyn Fn(usize) -> bool,
-    /// Can this cell be read?
+    /// Returns whether this cell can be read.
     pub readable: &'a dyn Fn(Cell) -> bool,
-    /// Does anybody hold this sum?
+    /// Returns whether any member holds this sum.
     pub held: &'a dyn Fn(Cell) -> bool,
-    /// Is it noted of this cell that whoever holds it does not know it?
+    /// Returns whether it is noted of this cell that its holder does not know it.
     pub noted: &'a dyn Fn(Cell) -> bool,
-    /// Do the sums fit the data, so that they can be changed along with it?
+    /// The sums fit the data, so that they can be changed along with it.
     pub in_step: bool,
 }
 

@@ -45,10 +45,11 @@ struct Answer {
     sums: Option<Arc<Vec<Sums>>>,
 }
 
-/// How cells came back: while the same members are missing, the same is asked for each request.
+/// Earlier findings how cells come back: while the same members are missing, the same is asked for
+/// each request.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// By the numbers of the codes.
+    /// Answers, by the numbers of the codes.
     known: Vec<Vec<Answer>>,
 }
 
@@ -97,7 +98,7 @@ fn solve(
 /// The codes of the stripes of an array with parity.
 #[derive(Debug)]
 pub struct Codes {
-    /// By stripe, modulo their number; none without parity, or when they would be too large.
+    /// Codes by stripe, modulo their number; none without parity, or when they would be too large.
     kept: Vec<Arc<KnownCode>>,
 }
 

@@ -1,4 +1,4 @@
-//! How lost blocks come back: a list of sums, each of blocks that are there or came back before.
+//! Recovery of lost blocks: a list of sums, each of blocks that are there or came back before.
 //!
 //! Equations with one unknown are peeled off first; where that gets stuck, as P+Q with two lost
 //! data blocks does, the rest is solved by elimination.
@@ -18,7 +18,7 @@ use super::stripe::{Cell, StripeCode, Term};
 pub struct Step {
     /// The lost block.
     pub cell: Cell,
-    /// It is the sum of these.
+    /// Blocks whose sum the lost block is.
     pub inputs: Vec<Term>,
 }
 
@@ -43,14 +43,15 @@ pub struct Recovery {
 /// Cells as sums of the same cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// What is added up, by [number](StripeCode::number), ascending.
+    /// Cells that are added up, by [number](StripeCode::number), ascending.
     pub inputs: Vec<usize>,
     /// Row-major: for each cell one coefficient for each input.
     pub coefs: Vec<u8>,
 }
 
 impl Recovery {
-    /// How the blocks of the `lost` nodes come back; `None` when the code cannot.
+    /// Finds how the blocks of the `lost` nodes come back; `None` when the code cannot bring them
+    /// back.
     ///
     /// # Panics
     /// On a node outside the stripe.
@@ -62,8 +63,8 @@ impl Recovery {
         Self::of(code, &cells, &cells)
     }
 
-    /// How the `wanted` cells, all of them lost, come back without any of the `lost` ones; `None`
-    /// when they cannot.
+    /// Finds how the `wanted` cells, all of them lost, come back without any of the `lost` ones;
+    /// `None` when they cannot.
     ///
     /// # Panics
     /// On a cell outside the stripe.
@@ -85,7 +86,7 @@ impl Recovery {
         Some(Self { steps })
     }
 
-    /// These cells, which come back, as sums of cells that are there.
+    /// Returns these cells, which come back, as sums of cells that are there.
     #[must_use]
     pub fn direct(&self, code: &StripeCode, cells: &[Cell]) -> Sums {
         let width = usize::from(code.rows()) * usize::from(code.nodes());

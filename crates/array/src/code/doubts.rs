@@ -1,13 +1,13 @@
-//! Which block is wrong, when sums do not fit: the one that is in all of them and in no other, if
-//! all of them say the same of it.
+//! The block that is wrong, when sums do not fit: the one that is in all of them and in no other,
+//! if all of them say the same of it.
 
 use std::collections::BTreeMap;
 
 use super::stripe::{Cell, Equation, StripeCode};
 
-/// Sums that do not fit, and who may be the reason. Of each [suspect](Self::to_compare) is compared
-/// what the equations say; where they say different things, it is [cleared](Self::clear). Then the
-/// [misfits](Self::misfits) are known.
+/// Sums that do not fit, and the cells that may be the reason. Comparisons find what the equations
+/// say of each [suspect](Self::to_compare); a suspect of which they say different things is
+/// [cleared](Self::clear). Then the [misfits](Self::misfits) are known.
 #[derive(Debug)]
 pub struct Doubt {
     /// The numbers of their equations, ascending.
@@ -22,7 +22,7 @@ pub struct Doubt {
 #[derive(Debug)]
 struct Suspect {
     cell: Cell,
-    /// Where its change does not explain it.
+    /// Blocks in which its change does not explain the misfit.
     cleared: u64,
 }
 
@@ -60,7 +60,7 @@ impl Doubt {
         self.suspects[suspect].cleared |= blocks;
     }
 
-    /// What is wrong, and where.
+    /// Returns the blocks that do not fit, with the wrong cell where it can be told.
     #[must_use]
     pub fn misfits(&self) -> Vec<Misfit> {
         let accused = |suspect: &Suspect| self.blocks & !suspect.cleared;
@@ -88,8 +88,8 @@ impl Doubt {
     }
 }
 
-/// What equations, by number, that differ in these blocks may mean. Equations that have no cells in
-/// common, not even by others, are doubted apart.
+/// Returns what equations, by number, that differ in these blocks may mean. Equations that have no
+/// cells in common, not even by others, are doubted apart.
 #[must_use]
 pub fn doubts(code: &StripeCode, differs: &[u64]) -> Vec<Doubt> {
     let mut blocks: BTreeMap<Vec<usize>, u64> = BTreeMap::new();

@@ -9,7 +9,7 @@ use super::stripe::{Cell, Equation, Kind, StripeCode, Term};
 /// Chunks are the blocks here; the mapping asks for a size, and any will do.
 const CHUNK_SECTORS: u32 = 8;
 
-/// Why a level cannot be cut into stripes.
+/// The reason why a level cannot be cut into stripes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LevelError {
     /// md would not run it.
@@ -33,11 +33,11 @@ impl Advised for LevelError {
     }
 }
 
-/// The code of stripe `stripe`. A stripe is one row of chunks; for raid10 as many rows as it takes
-/// until chunks and their copies fill whole rows.
+/// Returns the code of stripe `stripe`. A stripe is one row of chunks; for raid10 as many rows as
+/// it takes until chunks and their copies fill whole rows.
 ///
 /// # Errors
-/// What md refuses, and what has no stripes.
+/// For arrays that md refuses, and for levels without stripes.
 pub fn stripe_code(
     level: Level,
     layout: Layout,

@@ -1,4 +1,4 @@
-//! Which members of an array may be lost together.
+//! Members of an array that may be lost together.
 
 use crate::Role;
 use crate::geometry::{Geometry, GeometryError, Shape};
@@ -7,8 +7,8 @@ use crate::level::{Layout, Level};
 /// Chunks are counted here; the mapping asks for a size, and any will do.
 const CHUNK_SECTORS: u32 = 8;
 
-/// What may be lost before something cannot be read any more. It is the same for every stripe of
-/// an array, so none has to be decoded to tell.
+/// The losses after which everything can still be read. Every stripe of an array survives the same,
+/// so none has to be decoded to tell.
 #[derive(Clone, Debug)]
 pub struct Losses {
     /// Sets of members, and how many of each may be lost.
@@ -22,10 +22,10 @@ impl Losses {
         Self { sets: vec![(Role::all(members).collect(), most)] }
     }
 
-    /// Of a level of md's.
+    /// Returns the losses that one of md's levels survives.
     ///
     /// # Errors
-    /// What md refuses.
+    /// For arrays that md refuses.
     pub fn of(level: Level, layout: Layout, members: u32) -> Result<Self, GeometryError> {
         let Layout::Raid10(copied) = layout else {
             let all = members.try_into().unwrap_or(u16::MAX);
@@ -59,7 +59,7 @@ impl Losses {
         Ok(Self { sets: (0..members).map(set).collect() })
     }
 
-    /// Can everything be read without those that are `lost`?
+    /// Returns whether everything can be read without the members that are `lost`.
     #[must_use]
     pub fn survives(&self, lost: impl Fn(Role) -> bool) -> bool {
         let within = |(members, most): &(Vec<Role>, usize)| {

@@ -15,13 +15,13 @@ pub struct Cell {
 /// A cell in a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
-    /// Where the block lies.
+    /// The block.
     pub cell: Cell,
-    /// What it is multiplied with, in GF(2^8): 1 for xor, never 0.
+    /// Factor of the block, in GF(2^8): 1 for xor, never 0.
     pub coef: u8,
 }
 
-/// What a cell holds.
+/// The kind of block that a cell holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data.
@@ -44,7 +44,7 @@ pub struct Equation {
     pub parity: Cell,
     /// Copy, parity, Q or diagonal.
     pub kind: Kind,
-    /// What is added up, by data index.
+    /// Cells that are added up, by data index.
     pub terms: Vec<Term>,
 }
 
@@ -76,8 +76,8 @@ pub enum Content {
     Sum(usize),
 }
 
-/// Which cells of a stripe hold data and which sums of data the others hold. Every cell of the
-/// `rows * nodes` holds the one or the other.
+/// The cells of a stripe that hold data, and the sums of data that the others hold. Every cell of
+/// the `rows * nodes` holds the one or the other.
 ///
 /// Cells have numbers: data cells by index, then the others by equation.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct StripeCode {
     rows: u16,
     data: Vec<Cell>,
     equations: Vec<Equation>,
-    /// By place: the number of the cell.
+    /// Numbers of the cells, by place.
     numbers: Vec<u32>,
     /// The equations each cell is part of: the list of a cell begins here, by place.
     starts: Vec<u32>,
@@ -147,7 +147,7 @@ impl StripeCode {
         &self.data
     }
 
-    /// One equation for every cell that holds no data.
+    /// Returns the equations, one for every cell that holds no data.
     #[must_use]
     pub fn equations(&self) -> &[Equation] {
         &self.equations
@@ -159,7 +159,7 @@ impl StripeCode {
         (0..self.rows).flat_map(move |row| Role::all(nodes).map(move |node| Cell { row, node }))
     }
 
-    /// What a cell holds.
+    /// Returns what a cell holds.
     ///
     /// # Panics
     /// On a cell outside the stripe.
@@ -193,7 +193,7 @@ impl StripeCode {
         }
     }
 
-    /// What sort of block a cell holds.
+    /// Returns the kind of block that a cell holds.
     #[must_use]
     pub fn kind(&self, cell: Cell) -> Kind {
         match self.content(cell) {
@@ -221,7 +221,7 @@ impl StripeCode {
         }
     }
 
-    /// What a cell holds, as a sum of data blocks.
+    /// Returns what a cell holds, as a sum of data blocks.
     #[must_use]
     pub fn terms(&self, cell: Cell) -> Terms {
         match self.content(cell) {

@@ -1,4 +1,4 @@
-//! Why there can be no such array, and what to do instead.
+//! Reasons why there can be no such array, and what to do instead.
 
 use crate::format::superblock::MAX_DEV;
 use crate::geometry::GeometryError;
@@ -6,7 +6,7 @@ use crate::level::Level;
 use crate::name::NAME_BYTES;
 use crate::refusal::{Advised, Next};
 
-/// Why there can be no such array.
+/// The reason why there can be no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// Level, layout, chunk and members do not go together.
@@ -37,7 +37,7 @@ pub enum CreateError {
     SizeTooLarge {
         /// Asked for.
         size_sectors: u64,
-        /// There.
+        /// Sectors that are there.
         available_sectors: u64,
     },
     /// The size asked for holds no chunk.
@@ -53,7 +53,7 @@ pub enum CreateError {
     NotRedundant {
         /// Level.
         level: Level,
-        /// What was asked for.
+        /// The thing that was asked for.
         what: &'static str,
     },
     /// More members are missing than the level can do without.
@@ -61,7 +61,7 @@ pub enum CreateError {
     TooFew {
         /// Level.
         level: Level,
-        /// How many are missing.
+        /// Number of missing members.
         missing: usize,
     },
     /// More devices than a superblock has room for.
@@ -75,7 +75,7 @@ pub enum CreateError {
     Log {
         /// Level.
         level: Level,
-        /// What was asked for.
+        /// The log that was asked for.
         what: &'static str,
     },
     /// The journal's device is too small.

@@ -15,7 +15,7 @@ pub(crate) fn least_journal_sectors(members: u32) -> u64 {
     journal::least_sectors(members, UNIT_SECTORS.into()).max(4 * MIB_SECTORS)
 }
 
-/// What closes the write hole of a level with parity.
+/// The log that closes the write hole of a level with parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewLog {
     /// Nothing: a resync, or what the bitmap tells of it, follows an unclean stop.
@@ -25,7 +25,7 @@ pub enum NewLog {
     PartialParity,
     /// A journal on a device of its own; RAID 4, 5 and 6.
     Journal {
-        /// That device.
+        /// The device.
         device: NewDevice,
         /// Random: the number of the journal's first block.
         first_seq: u32,
@@ -33,7 +33,7 @@ pub enum NewLog {
 }
 
 impl NewLog {
-    /// Can the level have it, with what else was asked for?
+    /// Checks that the level can have it, with what else was asked for.
     pub(super) fn check(
         self,
         level: Level,
@@ -54,7 +54,7 @@ impl NewLog {
         Err(CreateError::Log { level, what })
     }
 
-    /// What it takes of each member.
+    /// Returns how many sectors it takes of each member.
     pub(super) const fn log_sectors(self) -> u64 {
         match self {
             Self::PartialParity => ppl::DEFAULT_SECTORS,
@@ -83,7 +83,8 @@ impl NewLog {
         }
     }
 
-    /// What is to be seen in it on the device with this superblock: where, and which bytes.
+    /// Returns the first content of the log on the device with this superblock: the sector, and the
+    /// bytes.
     pub(super) fn first_write(self, superblock: &Superblock) -> Option<(u64, Vec<u8>)> {
         if let Ok(Some(area)) = PplArea::of(superblock) {
             let header = PplHeader { generation: 0, entries: Vec::new() };
@@ -99,7 +100,7 @@ impl NewLog {
     }
 }
 
-/// Has the journal room on this device, behind where data begins?
+/// Checks that the journal has room on this device, behind where data begins.
 pub(super) fn check_journal(
     device: NewDevice,
     places: Places,

@@ -1,4 +1,4 @@
-//! Where superblock, bitmap, logs and data of a new array lie on its devices.
+//! Places of superblock, bitmap, logs and data of a new array on its devices.
 
 use super::{AREA_SECTORS, CreateError, GIB_SECTORS, MIB_SECTORS, NewArray};
 use crate::format::Version;
@@ -7,14 +7,14 @@ use crate::format::Version;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     version: Version,
-    /// Where data begins.
+    /// Sector at which data begins.
     pub(super) data_offset: u64,
-    /// What is kept for a bitmap or log, besides superblock and bad-block log.
+    /// Sectors kept for a bitmap or log, besides superblock and bad-block log.
     kept_sectors: u64,
 }
 
 impl Places {
-    /// For an array whose smallest device has so many sectors.
+    /// Returns the places for an array whose smallest device has so many sectors.
     ///
     /// # Errors
     /// Data cannot begin where it is asked to.
@@ -35,12 +35,12 @@ impl Places {
         Ok(Self { version: array.version, data_offset, kept_sectors })
     }
 
-    /// Where the superblock lies on a device that has room for data.
+    /// Returns where the superblock lies on a device that has room for data.
     pub(super) fn super_offset(self, device_sectors: u64) -> u64 {
         self.version.location(device_sectors).unwrap_or(0)
     }
 
-    /// What a device has for data.
+    /// Returns how many sectors a device has for data.
     pub(super) fn data_sectors(self, device_sectors: u64) -> u64 {
         let end = match self.version {
             Version::V1_0 => {
@@ -51,7 +51,7 @@ impl Places {
         end.saturating_sub(self.data_offset)
     }
 
-    /// Where a bitmap or log of so many sectors lies, from the superblock.
+    /// Returns where a bitmap or log of so many sectors lies, from the superblock.
     pub(super) fn bitmap_offset(self, sectors: u64) -> i16 {
         match self.version {
             Version::V1_0 => -small(sectors + AREA_SECTORS),
@@ -59,7 +59,8 @@ impl Places {
         }
     }
 
-    /// Where the bad-block log lies, from the superblock: beside so many sectors for a bitmap.
+    /// Returns where the bad-block log lies, from the superblock: beside so many sectors for a
+    /// bitmap.
     pub(super) fn bblog_offset(self, sectors: u64) -> i16 {
         match self.version {
             Version::V1_0 => -small(AREA_SECTORS),
@@ -72,8 +73,8 @@ fn small(sectors: u64) -> i16 {
     i16::try_from(sectors).expect("a few MiB")
 }
 
-/// Where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at most
-/// 128 MiB, at least two chunks), in whole MiB.
+/// Returns where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at
+/// most 128 MiB, at least two chunks), in whole MiB.
 pub(super) fn data_offset(device_sectors: u64, chunk_sectors: u32, log_sectors: u64) -> u64 {
     let mut headroom = 128 * MIB_SECTORS;
     let least = 2 * u64::from(chunk_sectors);

@@ -29,13 +29,13 @@ pub struct BadBlocks {
     ranges: Vec<(u64, u64)>,
 }
 
-/// Why bytes are not a bad-block log to trust.
+/// The reason why bytes are not a bad-block log to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlocksError {
-    /// It cannot be read.
+    /// The log cannot be read.
     #[error("bad-block log cannot be read: {reason}")]
     Read {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// More than the page that md allows.
@@ -118,7 +118,7 @@ impl BadBlocks {
         page
     }
 
-    /// No bad blocks?
+    /// Returns whether there are no bad blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -130,7 +130,7 @@ impl BadBlocks {
         &self.ranges
     }
 
-    /// Does the range touch a bad one?
+    /// Returns whether the range touches a bad one.
     #[must_use]
     pub fn overlaps(&self, sector: u64, sectors: u64) -> bool {
         self.next_bad(sector, sectors).is_some()

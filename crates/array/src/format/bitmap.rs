@@ -1,8 +1,8 @@
 //! The write-intent bitmap.
 //!
-//! On disk: the superblock (256 bytes), then at once the bits, bit `b` being bit `b % 8` of byte
-//! `b / 8`. It is read and written in pages of 4 KiB, the first of which begins with the
-//! superblock; of the last page only the sectors in use belong to it.
+//! On disk: the superblock (256 bytes), then at once the bits, bit `b` being bit `b % 8` of byte `b
+//! / 8`. Reads and writes are of pages of 4 KiB, the first of which begins with the superblock;
+//! only the sectors in use belong to the last page.
 
 use std::ops::Range;
 
@@ -137,8 +137,9 @@ impl Bitmap {
         out
     }
 
-    /// How many bytes of a page to write: all but in the last page, where it is what is in use,
-    /// rounded up to blocks of `block_bytes`. What lies behind may be the bad-block log.
+    /// Returns how many bytes of a page to write: all of them, except in the last page. There it is
+    /// the part in use, rounded up to blocks of `block_bytes`, since the bad-block log may lie
+    /// behind.
     #[must_use]
     pub fn page_bytes(&self, page: u64, block_bytes: u32) -> u32 {
         let used = SUPERBLOCK_BYTES as u64 + self.bits().div_ceil(8);
@@ -219,7 +220,7 @@ impl Bitmap {
         (bits.start * chunk).min(end)..end
     }
 
-    /// Is the bit set? Bits beyond the last are not.
+    /// Returns whether the bit is set. Bits beyond the last are not.
     #[must_use]
     pub fn get(&self, bit: u64) -> bool {
         let (index, mask) = place(bit);
@@ -292,8 +293,9 @@ impl Bitmap {
         None
     }
 
-    /// Does it say nothing about an array with this UUID and event count? Then every bit is to be
-    /// taken as set. md updates the bitmap before the superblocks, so a good one is never behind.
+    /// Returns whether the bitmap says nothing about an array with this UUID and event count. Every
+    /// bit is to be taken as set then. md updates the bitmap before the superblocks, so a good one
+    /// is never behind.
     #[must_use]
     pub fn stale(&self, array_uuid: [u8; 16], array_events: u64) -> bool {
         self.superblock.uuid != array_uuid

@@ -52,13 +52,13 @@ pub struct BitmapSuperblock {
     pub sectors_reserved: u32,
 }
 
-/// Why bytes are not a bitmap to trust.
+/// The reason why bytes are not a bitmap to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapError {
-    /// It cannot be read.
+    /// The bitmap cannot be read.
     #[error("md bitmap cannot be read: {reason}")]
     Read {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// No magic.
@@ -77,7 +77,7 @@ pub enum BitmapError {
     Version {
         /// The version.
         version: u32,
-        /// What it means.
+        /// Meaning of the field.
         kind: &'static str,
     },
     /// A field makes no sense.

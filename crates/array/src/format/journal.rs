@@ -40,7 +40,7 @@ pub fn least_sectors(members: u32, unit_sectors: u64) -> u64 {
     (pages + blocks + 3) * BLOCK_SECTORS
 }
 
-/// How far sequence numbers jump at a recovery, so that blocks from before it fit nowhere.
+/// Jump of the sequence numbers at a recovery, so that blocks from before it fit nowhere.
 pub const SEQ_JUMP: u64 = 10_000;
 
 const MAGIC: u32 = 0x6433_c509;
@@ -49,24 +49,24 @@ const DATA: u16 = 0;
 const PARITY: u16 = 1;
 const FLUSH: u16 = 2;
 
-/// What a payload tells.
+/// Contents of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Pages of data.
     Data {
         /// Sector of the array.
         sector: u64,
-        /// Of each page.
+        /// Checksum of each page.
         checksums: Vec<u32>,
     },
     /// The sums of a stripe: P; of RAID 6 also Q.
     Parity {
         /// Row: sector of the members' data areas.
         sector: u64,
-        /// Of each page.
+        /// Checksum of each page.
         checksums: Vec<u32>,
     },
-    /// What was recorded of these stripes before counts no more.
+    /// Earlier records of these stripes count no more.
     Flush {
         /// Rows.
         rows: Vec<u64>,
@@ -74,7 +74,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// How many pages of contents it has.
+    /// Returns how many pages of contents it has.
     #[must_use]
     pub const fn pages(&self) -> usize {
         match self {
@@ -98,15 +98,15 @@ impl Payload {
 /// A meta block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaBlock {
-    /// One more than that of the block before.
+    /// Sequence number: one more than that of the block before.
     pub seq: u64,
-    /// Where it lies.
+    /// Position of the block.
     pub position: u64,
-    /// What it tells of.
+    /// Payloads of the block.
     pub payloads: Vec<Payload>,
 }
 
-/// Why bytes are no block of an array's journal.
+/// The reason why bytes are no block of an array's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Not as long as a block.
@@ -192,7 +192,7 @@ impl MetaBlock {
         bytes
     }
 
-    /// How many pages of contents lie behind it.
+    /// Returns how many pages of contents lie behind it.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.payloads.iter().map(Payload::pages).sum()
@@ -270,7 +270,8 @@ fn checksum(bytes: &[u8], set_uuid: [u8; 16]) -> u32 {
     page_crc(crc32c::crc32c_append(field, &bytes[8..]))
 }
 
-/// What a CRC-32C of a page is begun with: the checksum that comes before it.
+/// Returns the value that a CRC-32C of a page is begun with: the checksum of the array's UUID,
+/// which comes before the page.
 #[must_use]
 pub fn page_crc_seed(set_uuid: [u8; 16]) -> u32 {
     crc32c::crc32c(&set_uuid)

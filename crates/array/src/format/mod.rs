@@ -9,6 +9,7 @@ mod bytes;
 pub mod journal;
 pub mod ppl;
 pub mod superblock;
+mod superblock_bytes;
 mod superblock_error;
 mod superblock_v0;
 mod superblock_v1;

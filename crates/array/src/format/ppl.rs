@@ -47,7 +47,7 @@ pub fn least_sectors(chunk_sectors: u32) -> u64 {
 pub const fn feature_of(sectors: u64) -> u32 {
     if sectors >= RING_SECTORS { feature::MULTIPLE_PPLS } else { feature::PPL }
 }
-/// What is kept for a superblock, whatever of it is in use.
+/// Sectors kept for a superblock, whatever of it is in use.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 const SIGNATURE_AT: usize = 512;
@@ -68,20 +68,20 @@ pub struct PplEntry {
     pub data_bytes: u32,
     /// The role that holds the parity of the rows.
     pub parity_disk: u32,
-    /// Of the partial parity.
+    /// Checksum of the partial parity.
     pub checksum: u32,
 }
 
-/// What begins a unit.
+/// The header, which begins a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PplHeader {
     /// Grows with each unit of a member.
     pub generation: u64,
-    /// What is recorded.
+    /// Recorded writes.
     pub entries: Vec<PplEntry>,
 }
 
-/// Why bytes are no header of an array.
+/// The reason why bytes are no header of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PplError {
     /// Not as long as a header.
@@ -90,7 +90,7 @@ pub enum PplError {
     /// Other bytes than were written.
     #[error("its checksum is wrong")]
     Checksum,
-    /// Of another array.
+    /// The header is of another array.
     #[error("it is of another array")]
     Foreign,
     /// An entry of no possible shape.
@@ -176,7 +176,7 @@ impl PplHeader {
 }
 
 impl PplEntry {
-    /// Are its sizes whole sectors, and do they go together?
+    /// Returns whether its sizes are whole sectors that go together.
     fn is_possible(&self) -> bool {
         let sector = SECTOR_BYTES as u32;
         self.data_bytes > 0
@@ -194,8 +194,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(field, &bytes[CHECKSUM_AT + 4..])
 }
 
-/// By what a header says of which array it is: the CRC-32C of the array's UUID. `None` for what is
-/// no header.
+/// Returns the signature by which a header names its array: the CRC-32C of the array's UUID. `None`
+/// for what is no header.
 #[must_use]
 pub fn signature(bytes: &[u8]) -> Option<u32> {
     let bytes = bytes.get(..HEADER_BYTES as usize)?;
@@ -204,7 +204,7 @@ pub fn signature(bytes: &[u8]) -> Option<u32> {
     fits.then(|| u32_at(bytes, SIGNATURE_AT))
 }
 
-/// Where a member keeps its log.
+/// The place where a member keeps its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
     /// Its first sector on the device.
@@ -249,13 +249,13 @@ impl PplArea {
         }
     }
 
-    /// Has it room for what one write records of `unit_sectors` of each member? md cuts its writes
-    /// into blocks of 4 KiB and can do with less.
+    /// Returns whether the area has room for the records of one write, with `unit_sectors` of each
+    /// member. md cuts its writes into blocks of 4 KiB and can do with less.
     pub(crate) const fn takes(self, unit_sectors: u64) -> bool {
         self.sectors >= HEADER_BYTES as u64 / SECTOR_BYTES + unit_sectors
     }
 
-    /// What else of this member lies there, if something does.
+    /// Returns a reason if something else of this member lies there.
     fn overlap(self, superblock: &Superblock) -> Option<&'static str> {
         let end = self.sector.saturating_add(self.sectors);
         let overlaps =
@@ -273,8 +273,8 @@ impl PplArea {
     }
 }
 
-/// What the superblock has where others have the bitmap's offset: an offset from the superblock,
-/// and a size, both in sectors.
+/// Returns the code for the superblock's field that otherwise holds the bitmap's offset: an offset
+/// from the superblock, and a size, both in sectors.
 #[must_use]
 pub const fn place_code(offset: i16, sectors: u16) -> i32 {
     let [low, high] = offset.to_le_bytes();

@@ -1,11 +1,10 @@
-//! The superblock of a member, one type for all versions. The codecs are in `superblock_v0` and
-//! `superblock_v1`; `placement` makes the superblock of a new member.
+//! The superblock of a member, one type for all versions. `superblock_bytes` decodes and encodes
+//! it.
 
 pub use super::superblock_error::{SuperblockError, Unsupported};
-use super::{superblock_v0, superblock_v1};
 use crate::Role;
 
-/// How much to read where a superblock may lie.
+/// Bytes to read where a superblock may lie.
 pub const READ_BYTES: u32 = 4096;
 
 /// Metadata version, which decides where the superblock lies.
@@ -23,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As mdadm spells it.
+    /// Returns the version as mdadm spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,15 +47,15 @@ impl Version {
     }
 }
 
-/// Where the superblock of each version would lie: version, sector and bytes to read. The usual
-/// version comes first; versions for which the device is too small are left out.
+/// Returns where the superblock of each version would lie: version, sector and bytes to read. The
+/// usual version comes first; versions for which the device is too small are left out.
 pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32)> {
     [Version::V1_2, Version::V1_1, Version::V1_0, Version::V0_90].into_iter().filter_map(
         move |version| version.location(device_sectors).map(|at| (version, at, READ_BYTES)),
     )
 }
 
-/// What a superblock says of one device number.
+/// A superblock's entry for one device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DevRole {
@@ -104,9 +103,9 @@ pub mod feature {
     pub const NODE_JOURNALS: u32 = 1 << 31;
     /// With them: slice-sets of whole stripes are stored without.
     pub const NODE_PPL: u32 = 1 << 30;
-    /// Such ones may be on their way.
+    /// Unrecorded slice-sets may be on their way.
     pub const NODE_UNRECORDED: u32 = 1 << 29;
-    /// What an array over nodes may have beyond that.
+    /// Features that an array over nodes may have beyond that.
     pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
 
     /// Partial parity logs, in either form.
@@ -123,7 +122,7 @@ pub mod feature {
         | LOGS
         | RAID0_LAYOUT;
 
-    /// What tells of a reshape.
+    /// Features that tell of a reshape.
     pub const RESHAPE: u32 = RESHAPE_ACTIVE | RESHAPE_BACKWARDS | NEW_OFFSET;
 
     /// Names for people of the features that are refused, in the order of their bits.
@@ -187,11 +186,11 @@ pub struct Superblock {
     pub bitmap_offset_sectors: i32,
     /// Reshape: new level, position, change of members, new layout, new chunk, offset change.
     pub reshape: Reshape,
-    /// Where data starts on this device.
+    /// Sector at which data starts on this device.
     pub data_offset: u64,
-    /// How much of this device may hold data.
+    /// Part of this device that may hold data.
     pub data_size: u64,
-    /// Where this superblock lies.
+    /// Sector of this superblock.
     pub super_offset: u64,
     /// With feature `RECOVERY_OFFSET`: sectors of the data area (counted from `data_offset`) below
     /// this are rebuilt. With a journal: its tail. Kept as stored otherwise.
@@ -200,7 +199,7 @@ pub struct Superblock {
     pub dev_number: u32,
     /// Read errors corrected on this device.
     pub corrected_reads: u32,
-    /// This device's UUID; zero for 0.90, which has none.
+    /// UUID of this device; zero for 0.90, which has none.
     pub device_uuid: [u8; 16],
     /// Bits of [`devflag`].
     pub devflags: u8,
@@ -224,7 +223,7 @@ pub struct Superblock {
     pub padding: [u8; 32],
     /// Synology's md has marked its role as that of a disk with errors. Kept as stored.
     pub error_mark: bool,
-    /// What the superblock says of each device number (`dev_roles`, `max_dev` entries).
+    /// Role of each device number (`dev_roles`, `max_dev` entries).
     pub roles: Vec<DevRole>,
 }
 
@@ -247,8 +246,8 @@ pub struct Reshape {
 }
 
 impl Superblock {
-    /// That of this device, with what another one says of the whole array, but for what each
-    /// update changes.
+    /// Returns the superblock of this device with the fields of the whole array from another one,
+    /// except for those that each update changes.
     #[must_use]
     pub fn with_array_of(&self, array: &Self) -> Self {
         Self {
@@ -281,7 +280,7 @@ impl Superblock {
         }
     }
 
-    /// Of nothing: no level, no members, all fields 0.
+    /// Returns the superblock of nothing: no level, no members, all fields 0.
     #[must_use]
     pub fn blank() -> Self {
         Self {
@@ -318,44 +317,10 @@ impl Superblock {
         }
     }
 
-    /// Decodes what was read at `sector` of a device, where a superblock of `version` would lie.
+    /// Checks that Braid can run an array with these features.
     ///
     /// # Errors
-    /// [`SuperblockError`]; `NoMagic` is the usual one, of a device that is no member.
-    pub fn decode(version: Version, sector: u64, bytes: &[u8]) -> Result<Self, SuperblockError> {
-        match version {
-            Version::V0_90 => superblock_v0::decode(sector, bytes),
-            _ => superblock_v1::decode(version, sector, bytes),
-        }
-    }
-
-    /// The bytes to write at sector `super_offset` of a device with blocks of so many bytes, and
-    /// no more: as in md, what lies behind may be the bitmap.
-    ///
-    /// # Panics
-    /// As [`encode`](Self::encode).
-    #[must_use]
-    pub fn blocks(&self, block_bytes: u32) -> Vec<u8> {
-        let mut bytes = self.encode();
-        bytes.resize(bytes.len().next_multiple_of(block_bytes as usize), 0);
-        bytes
-    }
-
-    /// The superblock as it is stored, checksum included: a whole number of sectors, as many as the
-    /// roles need. [`blocks`](Self::blocks) are what is written.
-    ///
-    /// # Panics
-    /// For 0.90, which is read but never written.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        assert!(self.version != Version::V0_90, "0.90 superblocks are not written");
-        superblock_v1::encode(self)
-    }
-
-    /// Can Braid run an array with these features?
-    ///
-    /// # Errors
-    /// The features it cannot, by name.
+    /// The features that it cannot run, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
         self.supported_with(0, 0)
     }
@@ -405,13 +370,13 @@ impl Superblock {
         self.role_of(self.dev_number)
     }
 
-    /// What this superblock says of a device number.
+    /// Returns what this superblock says of a device number.
     #[must_use]
     pub fn role_of(&self, dev_number: u32) -> DevRole {
         self.roles.get(dev_number as usize).copied().unwrap_or(DevRole::Spare)
     }
 
-    /// Does the feature map have this bit?
+    /// Returns whether the feature map has this bit.
     #[must_use]
     pub const fn has(&self, bit: u32) -> bool {
         self.feature_map & bit != 0
@@ -442,7 +407,7 @@ impl Superblock {
         uuid_text(self.version, self.set_uuid)
     }
 
-    /// How the array is called as a member of another one.
+    /// Returns the name of the array as a member of another one.
     #[must_use]
     pub fn title(&self) -> String {
         format!("array {} ({})", self.name(), self.uuid_text())
@@ -456,8 +421,8 @@ impl Superblock {
         field
     }
 
-    /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it. What a terminal would
-    /// not show as a character comes out as U+FFFD.
+    /// Returns the name: text up to the first NUL, `HOST:NAME` when mdadm made it. Bytes that a
+    /// terminal would not show as a character come out as U+FFFD.
     #[must_use]
     pub fn name(&self) -> String {
         let end = self.set_name.iter().position(|byte| *byte == 0).unwrap_or(self.set_name.len());

@@ -1,6 +1,6 @@
-//! Why a superblock is not taken.
+//! Reasons why a superblock is not taken.
 
-/// Why bytes are not a superblock, or not one to trust.
+/// The reason why bytes are not a superblock, or not one to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// No magic: nothing of md's is here.
@@ -9,9 +9,9 @@ pub enum SuperblockError {
     /// The place where it would be cannot be read.
     #[error("sector {sector} cannot be read: {reason}")]
     Read {
-        /// Where.
+        /// Sector.
         sector: u64,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// Fewer bytes than a superblock of this version has.
@@ -31,9 +31,9 @@ pub enum SuperblockError {
     /// The checksum does not fit: the superblock is damaged or was torn in writing.
     #[error("md superblock checksum is wrong (stored {stored:x}, computed {computed:x})")]
     BadChecksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As it should be.
+        /// Computed checksum.
         computed: u32,
     },
     /// The checksum fits, and still a field makes no sense.
@@ -41,7 +41,7 @@ pub enum SuperblockError {
     Malformed {
         /// The field, by its name in `md_p.h`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault of the field.
         reason: String,
     },
 }

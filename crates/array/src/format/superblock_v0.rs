@@ -94,7 +94,7 @@ fn in_this_order(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What would make the fields useless.
+/// Checks the fields that are useless with other values.
 fn check(sector: u64, bytes: &[u8]) -> Result<(), SuperblockError> {
     let malformed = |field, reason| Err(SuperblockError::Malformed { field, reason });
     let raid_disks = u32_at(bytes, 40);

@@ -26,7 +26,7 @@ pub(super) const MAGIC: u32 = 0xa92b_4efc;
 /// Bytes before the roles.
 const FIXED_BYTES: usize = 256;
 
-/// Where the checksum lies.
+/// Offset of the checksum.
 const CHECKSUM_AT: usize = 216;
 
 /// The largest role number a device can have (`MD_DISK_ROLE_MAX`).
@@ -128,7 +128,7 @@ fn padding(bytes: &[u8]) -> [u8; 32] {
     padding
 }
 
-/// What md itself checks when it loads a superblock.
+/// Checks the fields that md itself checks when it loads a superblock.
 fn check(superblock: &Superblock, sector: u64) -> Result<(), SuperblockError> {
     if superblock.super_offset != sector {
         let reason = format!("is {}, but it was read at {sector}", superblock.super_offset);

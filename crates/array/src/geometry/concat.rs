@@ -2,7 +2,7 @@
 
 use super::{GeometryError, MAX_SECTORS, Shape, Strip, role};
 
-/// Where each member ends in the array.
+/// The ends of the members in the array.
 #[derive(Clone, Debug)]
 pub(super) struct Concat {
     ends: Vec<u64>,

@@ -1,9 +1,9 @@
-//! Why a shape is refused.
+//! Reasons why a shape is refused.
 
 use crate::level::{LayoutError, Level};
 use crate::refusal::{Advised, Next};
 
-/// Why a shape is refused.
+/// The reason why a shape is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Number of roles.
@@ -11,7 +11,7 @@ pub enum GeometryError {
     Members {
         /// Level.
         level: Level,
-        /// What was asked for.
+        /// The number that was asked for.
         raid_disks: u32,
         /// The fewest.
         min: u32,
@@ -33,9 +33,9 @@ pub enum GeometryError {
     Chunk {
         /// Level.
         level: Level,
-        /// What was asked for.
+        /// The chunk that was asked for.
         chunk_sectors: u32,
-        /// What can be.
+        /// The rule for chunks.
         rule: &'static str,
     },
     /// A layout of another level.
@@ -53,9 +53,9 @@ pub enum GeometryError {
     /// A member or the array.
     #[error("a member of {sectors} sectors is too small")]
     TooSmall {
-        /// What there is.
+        /// The sectors that there are.
         sectors: u64,
-        /// What is needed.
+        /// The sectors that are needed.
         least_sectors: u64,
     },
     /// A member or the array.

@@ -1,4 +1,4 @@
-//! Where bytes lie: array sectors to member sectors and back, for every level and layout.
+//! Mapping of array sectors to member sectors and back, for every level and layout.
 //!
 //! Every mapping is md's, sector by sector; the rules are those of the kernel's `linear.c`,
 //! `raid0.c`, `raid10.c` and `raid5.c`. [`Geometry::new`] is the place where a hostile shape is
@@ -30,7 +30,7 @@ pub struct Strip {
     pub sector: u64,
 }
 
-/// What decides where bytes lie, as superblocks say it.
+/// Shape of an array: the facts that decide where bytes lie, as superblocks say them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// Level.
@@ -173,7 +173,7 @@ impl Geometry {
         }
     }
 
-    /// How often a data sector is stored: 1 for linear, raid0 and parity levels.
+    /// Returns how often a data sector is stored: 1 for linear, raid0 and parity levels.
     #[must_use]
     pub const fn copies(&self) -> u32 {
         match &self.map {
@@ -183,8 +183,8 @@ impl Geometry {
         }
     }
 
-    /// How many sectors from `sector` on lie side by side on their members: to the end of the
-    /// chunk, the member or the array. 0 beyond the end.
+    /// Returns how many sectors from `sector` on lie side by side on their members: to the end of
+    /// the chunk, the member or the array. 0 beyond the end.
     #[must_use]
     pub fn run(&self, sector: u64) -> u64 {
         let left = self.array_sectors.saturating_sub(sector);
@@ -198,7 +198,7 @@ impl Geometry {
         }
     }
 
-    /// Where copy `copy` (below [`Self::copies`]) of an array sector (below
+    /// Returns where copy `copy` (below [`Self::copies`]) of an array sector (below
     /// [`Self::array_sectors`]) lies. Copies come in md's order.
     #[must_use]
     pub fn copy(&self, sector: u64, copy: u32) -> Strip {
@@ -246,7 +246,7 @@ impl Geometry {
         self.rows().data_role(stripe, index)
     }
 
-    /// Which data chunk of the stripe the role holds; `None` for P and Q.
+    /// Returns the index of the stripe's data chunk that the role holds; `None` for P and Q.
     #[must_use]
     pub fn data_index(&self, stripe: u64, role: Role) -> Option<u32> {
         self.rows().data_index(stripe, role)

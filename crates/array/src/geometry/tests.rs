@@ -319,7 +319,7 @@ fn wrong_shapes_are_refused() {
     assert!(Geometry::new(&shape(Level::Raid1, Layout::None, 2, 0)).is_err());
 }
 
-/// Whatever a superblock says, it is refused or all lookups work to the last sector.
+/// Every superblock is refused, or all lookups work to the last sector.
 #[test]
 fn extreme_shapes_never_panic() {
     let sizes = [0, 1, 7, 8, 4096, MAX_SECTORS / 1920, MAX_SECTORS, u64::MAX / 2, u64::MAX];

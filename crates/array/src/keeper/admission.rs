@@ -1,4 +1,4 @@
-//! As what a device becomes a member: as the spare it is, as the member it was, or as a new one.
+//! Admission of a device: as the spare it is, as the member it was, or as a new one.
 
 use super::SyncSpace;
 use super::core::Core;
@@ -15,8 +15,8 @@ use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 
-/// What decides about a device. It changes nothing: [`admit`](Self::admit) returns the member that
-/// the device would be, [`joining`](Self::joining) the same in a role of the lane's choice.
+/// The decisions about a device, which change nothing: [`admit`](Self::admit) returns the member
+/// that the device would be, [`joining`](Self::joining) the same in a role of the lane's choice.
 #[derive(Clone, Copy)]
 pub(super) struct Admission<'a> {
     space: &'a dyn SyncSpace,
@@ -45,7 +45,8 @@ impl<'a> Admission<'a> {
         Ok(member)
     }
 
-    /// As what a device becomes a member: it is to be given what it missed, or else a spare.
+    /// Returns the member that a device becomes: one that is to be given what it missed, or else a
+    /// spare.
     pub(super) fn admit(self, new: &NewMember) -> Result<Member, Refusal> {
         self.is_new(new)?;
         if let Some(member) = self.returning_member(new) {
@@ -68,7 +69,7 @@ impl<'a> Admission<'a> {
         self.fresh_member(new)
     }
 
-    /// Is this no member?
+    /// Refuses a device that is a member already, or whose id is in use.
     pub(super) fn is_new(self, new: &NewMember) -> Result<(), Refusal> {
         if self.members.iter().any(|(_, member)| member.device == new.device) {
             let reason = format!("{} is a member already", new.device);
@@ -80,7 +81,7 @@ impl<'a> Admission<'a> {
         Ok(())
     }
 
-    /// How a device that was a member of this array came by its state.
+    /// Returns how a device that was a member of this array came by its state.
     pub(super) fn lineage(self, new: &NewMember) -> Option<Lineage> {
         let superblock = new.superblock.as_deref()?;
         let in_sync = self.members.iter().filter_map(|(_, member)| match member.state {

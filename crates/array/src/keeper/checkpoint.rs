@@ -19,10 +19,10 @@ use super::core::Core;
 use super::{LaneCommand, SAFE_MODE_MS};
 use crate::Instant;
 
-/// How long an array is written to at most before the next checkpoint.
+/// The longest time for which an array is written to before the next checkpoint.
 const PERIOD_MS: u64 = 30_000;
 
-/// How far a checkpoint is, with the update that is waited for.
+/// The stage of a checkpoint, with the ticket of the update that it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -32,21 +32,21 @@ enum Stage {
     Clearing(u64),
 }
 
-/// The checkpoint that is under way, how many are complete, and when the next one is due. It begins
-/// by [`begin`](Self::begin) or [`request`](Self::request), and [`advance`](Self::advance) takes it
-/// further after each update that is done.
+/// The checkpoint that is under way, the number of complete ones, and the time of the next one. A
+/// checkpoint begins by [`begin`](Self::begin) or [`request`](Self::request), and
+/// [`advance`](Self::advance) takes it further after each update that is done.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     stage: Stage,
-    /// How many are complete.
+    /// Number of complete checkpoints.
     complete: u64,
     /// The number of the one that the lane waits for.
     wanted: Option<u64>,
     /// The next one is to follow the one that is under way.
     again: bool,
-    /// When the next one may begin at the earliest.
+    /// Earliest time of the next one.
     earliest: Instant,
-    /// When it is due if something was written since the last one began.
+    /// Due time of the next one if something was written since the last one began.
     latest: Instant,
     /// Something may have been.
     written: bool,
@@ -124,14 +124,16 @@ impl Checkpoints {
         }
     }
 
-    /// Is all durable that was ever written, and nothing expected to follow at once?
+    /// Returns whether the array may be marked clean: all that was ever written is durable, and no
+    /// write is expected to follow at once.
     fn may_go_clean(&self, core: &Core) -> bool {
         let idle_since = core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS);
         let idle = idle_since <= core.now || core.service.stopping;
         core.metadata.clean.active && idle && !self.written
     }
 
-    /// When the next one is due: soon where the array may be marked clean, or bits be cleared.
+    /// Returns when the next one is due: soon where the array may be marked clean, or bits be
+    /// cleared.
     pub(super) fn due_at(&self, core: &Core) -> Option<Instant> {
         if self.stage != Stage::Rest || !core.metadata.is_idle() {
             return None;
@@ -139,7 +141,7 @@ impl Checkpoints {
         safe_mode_at(core).into_iter().chain(self.pass_at(core)).min()
     }
 
-    /// When it is due although the array is in use.
+    /// Returns when a checkpoint is due although the array is in use.
     fn pass_at(&self, core: &Core) -> Option<Instant> {
         let whole = core.members.degraded() == 0 || crate::broken("clear-when-whole");
         let clearable =
@@ -151,14 +153,14 @@ impl Checkpoints {
     }
 }
 
-/// When the array, if it stays idle, is to be marked clean.
+/// Returns when the array, if it stays idle, is to be marked clean.
 fn safe_mode_at(core: &Core) -> Option<Instant> {
     let quiet = core.metadata.clean.writers == 0 && core.metadata.clean.writing == 0;
     let due = core.metadata.clean.active && quiet && !core.service.stopping;
     due.then(|| core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS))
 }
 
-/// How long bits stay set at least, as md has it.
+/// Returns the shortest time for which bits stay set, as md has it.
 fn daemon_sleep_ms(core: &Core) -> u64 {
     let seconds = core.metadata.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
     u64::from(seconds.clamp(1, 3600)) * 1000

@@ -8,7 +8,7 @@ use crate::events::{Fault, SyncAction};
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId};
 
-/// How long a removal waits for what is in flight on a member.
+/// The longest time for which a removal waits for what is in flight on a member.
 const REMOVAL_MS: u64 = 5_000;
 
 pub(crate) type Answer = Result<(), Refusal>;
@@ -26,7 +26,7 @@ fn no_such_member() -> Answer {
 pub(super) struct Removal {
     id: CommandId,
     member: MemberId,
-    /// Then what is in flight on it is left to itself.
+    /// End of the wait. I/O in flight on the member is then left to itself.
     pub(super) until: Instant,
 }
 
@@ -95,7 +95,7 @@ impl Keeper {
         self.reply(id, before, answer);
     }
 
-    /// Does it lack members without which nothing is compared?
+    /// Returns whether members are missing without which nothing is compared.
     fn lacks_members(&self) -> bool {
         self.core.service.writes_over
             || self.core.rules.scrubs_whole && self.core.members.degraded() > 0
@@ -137,10 +137,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Does what others hold tell what this member holds?
+    /// Checks that what the other members hold tells what this member holds.
     ///
     /// # Errors
-    /// Not where a resync has yet to be.
+    /// A refusal where a part of the array still waits for a resync.
     fn vouched_for_without(&mut self, id: MemberId) -> Answer {
         let sectors = self.sync.unsynced.unvouched_sectors(&self.core);
         let Some(Member { device, state: State::InSync { .. }, .. }) = self.core.members.get(id)
@@ -231,7 +231,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// What makes a member dispensable that is not now; or it is failed `by_force` all the same.
+    /// Returns the next step for an administrator who cannot fail a member now: what makes the
+    /// member dispensable, or how to fail it `by_force` all the same.
     fn before_failing(&self, by_force: bool) -> Next {
         let rebuilding = !self.core.members.rebuilding().is_empty();
         if !rebuilding && by_force {

@@ -1,15 +1,15 @@
-//! What the parts of a keeper share: the time, the shape of the array, its members, its metadata
-//! and the commands for the lane. No part sees another one.
+//! State that the parts of a keeper share: the time, the shape of the array, its members, its
+//! metadata and the commands for the lane. No part sees another one.
 
 use std::collections::VecDeque;
 
-use super::members::{Member, Members, State};
+use super::members::{Member, Members};
 use super::metadata::Metadata;
 use super::{LaneCommand, Redundancy, Rules, SyncSpace};
 use crate::events::ArrayEvent;
 use crate::{Instant, MemberId, Role};
 
-/// It belongs to the keeper, and every part gets it as an argument.
+/// The shared state. The keeper owns it, and every part gets it as an argument.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) now: Instant,
@@ -21,7 +21,7 @@ pub(crate) struct Core {
     pub(super) out: Out,
 }
 
-/// How far the array is served: in full, for reads only, or not at all.
+/// The service that the array gives: in full, for reads only, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     /// The level can do without a member.
@@ -45,7 +45,7 @@ impl Service {
         self.read_only || over || !self.redundant && !self.is_remade()
     }
 
-    /// May members come and go although nothing makes up for them?
+    /// Returns whether members may come and go although nothing makes up for them.
     pub(super) const fn is_remade(self) -> bool {
         self.dispensable && !self.read_only && !self.redundant
     }
@@ -66,13 +66,6 @@ impl Out {
 }
 
 impl Core {
-    /// Would the array fail without this member?
-    pub(super) fn needs(&self, id: MemberId) -> bool {
-        let Some(member) = self.members.get(id) else { return false };
-        let State::InSync { role } = member.state else { return false };
-        self.members.retiring(role).is_none() && !self.enough_without(&[role])
-    }
-
     /// A command makes a member faulty that has a role, or removes it.
     pub(super) fn note_faulty(&mut self, id: MemberId) {
         if let Some(member) = self.members.get(id)
@@ -94,13 +87,13 @@ impl Core {
         self.out.0.is_empty() && self.metadata.is_idle()
     }
 
-    /// Can the array run on the roles that are in sync, leaving out these?
+    /// Returns whether the array can run on the roles that are in sync, leaving out these.
     pub(super) fn enough_without(&self, without: &[Role]) -> bool {
         let lost = |role: Role| without.contains(&role) || !self.members.in_sync(role);
         self.space.survives(&lost)
     }
 
-    /// Is there something to compare any part of the array with?
+    /// Returns whether any part of the array can be compared with something.
     pub(super) fn is_comparable(&self) -> bool {
         if let Redundancy::Parity(parities) = self.space.redundancy() {
             return u32::from(self.members.degraded()) < parities;

@@ -1,11 +1,9 @@
-//! What members could not read is kept in mind, so that no other member is failed that makes up for
-//! it; a member that cannot read too often is failed itself.
+//! Doubts about a member: what it could not read. No other member that makes up for it is failed
+//! then; a member with too many read errors is failed itself.
 
-use super::core::Core;
-use super::members::{Member, State};
 use super::{BLOCK_SECTORS, UNIT_SECTORS};
+use crate::Instant;
 use crate::format::BadBlocks;
-use crate::{Instant, MemberId};
 
 /// More errors of late than this, and a member is no longer worth its rewriting (md's
 /// `max_read_errors`).
@@ -13,17 +11,17 @@ const MAX_READ_ERRORS: u32 = 20;
 const HOUR_NANOS: u64 = 3_600_000_000_000;
 const TOGETHER_NANOS: u64 = 1_000_000_000;
 
-/// What stands against reading from a member.
+/// Reasons not to read from a member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubts {
     /// Errors of late: halved for each hour without one, as md does.
     errors: u32,
     last_error: Instant,
     last_sector: u64,
-    /// Could not be read, and has not been written since.
-    unreadable: BadBlocks,
+    /// Sectors that could not be read, and have not been written since.
+    pub(super) unreadable: BadBlocks,
     /// More than can be told one by one.
-    everywhere: bool,
+    pub(super) everywhere: bool,
 }
 
 impl Doubts {
@@ -31,7 +29,8 @@ impl Doubts {
         self.everywhere || !self.unreadable.is_empty()
     }
 
-    /// Is this one more error than a member is worth its rewriting?
+    /// Counts an error. Returns whether the member has had more of them than it is worth rewriting
+    /// for.
     pub(super) fn too_many(&mut self, now: Instant, sector: u64) -> bool {
         self.count(now, sector) > MAX_READ_ERRORS
     }
@@ -41,8 +40,8 @@ impl Doubts {
         self.everywhere = true;
     }
 
-    /// One more; how many there have been of late. Blocks side by side
-    /// in a unit that fail together count once.
+    /// Counts one more error. Returns how many there have been of late. Blocks side by side in a
+    /// unit that fail together count once.
     fn count(&mut self, now: Instant, sector: u64) -> u32 {
         let unit = |sector: u64| sector / u64::from(UNIT_SECTORS);
         let nanos = now.0 - self.last_error.0;
@@ -63,60 +62,10 @@ impl Doubts {
         self.everywhere |= !self.unreadable.insert(sector, sectors);
     }
 
-    /// These sectors were read, or written.
+    /// Takes note that these sectors were read, or written.
     pub(crate) fn remove(&mut self, sector: u64, sectors: u64) {
         if self.unreadable.overlaps(sector, sectors) {
             self.everywhere |= !self.unreadable.remove(sector, sectors);
         }
-    }
-}
-
-impl Member {
-    /// Are all these sectors of the device known not to be readable?
-    fn lacks(&self, sector: u64, sectors: u64) -> bool {
-        let end = sector.saturating_add(sectors);
-        let mut known = self.doubts.unreadable.clone();
-        let bad = self.bad_blocks.ranges();
-        if !bad.iter().all(|(at, len)| known.insert(*at, *len)) {
-            return false;
-        }
-        let covers = |(at, len): &(u64, u64)| *at <= sector && end <= at.saturating_add(*len);
-        known.ranges().iter().any(covers)
-    }
-}
-
-impl Core {
-    /// A member with sectors known not to be readable, which could not be made up for without
-    /// this one.
-    pub(crate) fn made_up_for(&self, id: MemberId) -> Option<MemberId> {
-        let own = self.members.get(id)?;
-        let State::InSync { role } = own.state else { return None };
-        let others = || self.members.iter_live().filter(|(other, _)| *other != id);
-        others()
-            .find(|(other, member)| {
-                let State::InSync { role: doubtful } = member.state else { return false };
-                let ranges =
-                    || member.bad_blocks.ranges().iter().chain(member.doubts.unreadable.ranges());
-                let survives = |start: u64, sectors: u64| {
-                    let mut lost = vec![role, doubtful];
-                    let row = start.saturating_sub(member.superblock.data_offset);
-                    // What this one cannot read itself does not go with it.
-                    if own.lacks(own.absolute(row), sectors) {
-                        return true;
-                    }
-                    for (_, third) in others().filter(|(third, _)| third != other) {
-                        let at = third.absolute(row);
-                        let bad = third.bad_blocks.overlaps(at, sectors)
-                            || third.doubts.unreadable.overlaps(at, sectors);
-                        if bad {
-                            lost.extend(third.state.role());
-                        }
-                    }
-                    self.enough_without(&lost)
-                };
-                member.doubts.everywhere && !self.enough_without(&[role, doubtful])
-                    || ranges().any(|(start, sectors)| !survives(*start, *sectors))
-            })
-            .map(|(other, _)| other)
     }
 }

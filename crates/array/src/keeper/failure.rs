@@ -13,7 +13,7 @@ use super::core::Core;
 use super::joining::{MADE_FAULTY, TAKE_BACK};
 use super::members::State;
 use super::metadata::Metadata;
-use super::{Keeper, LaneCommand, Redundancy};
+use super::{Keeper, LaneCommand, Redundancy, Tried};
 use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
@@ -46,17 +46,6 @@ impl Failures {
             metadata.queue_superblock(false);
         }
     }
-}
-
-/// An I/O on a member that failed.
-#[derive(Clone, Copy, Debug)]
-pub struct Tried {
-    /// Where on it; a flush has no place.
-    pub sector: Option<u64>,
-    /// It was to change something there, or make it durable. What is only a hint does not count.
-    pub changes: bool,
-    /// If there is no room for it, the member is of no use.
-    pub must_land: bool,
 }
 
 impl Keeper {
@@ -207,7 +196,7 @@ impl Keeper {
         }
     }
 
-    /// What was rewritten cannot be read all the same.
+    /// Distrusts a member that cannot read what was rewritten there.
     pub(super) fn not_correctable(&mut self, id: MemberId, fault: Fault) {
         self.distrust(id, "read error not correctable", fault);
     }
@@ -222,14 +211,14 @@ impl Core {
         }
     }
 
-    /// Is what did not find room on this member worth trying again?
+    /// Returns whether writes that did not find room on this member are to be tried again.
     pub(super) fn waits_for_room(&self, id: MemberId) -> bool {
         let member = self.members.get(id).filter(|member| member.state.is_live());
         let since = member.and_then(|member| member.full_since);
         since.is_some_and(|since| self.now < since.plus_millis(FULL_MS))
     }
 
-    /// What a member could not read was rewritten and read, or could not be.
+    /// Takes note that unreadable sectors of a member were rewritten and read, or could not be.
     pub(super) fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
         if !ok {
             self.out.notify(ArrayEvent::ReadFailed { member: id, fault });

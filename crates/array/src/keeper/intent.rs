@@ -1,8 +1,8 @@
-//! Write intent: which chunks of sync space may be out of step, as md's bitmap records them.
+//! Write intent: the chunks of sync space that may be out of step, as md's bitmap records them.
 //!
-//! A bit is set and on the members before a write in its chunk starts. It is cleared lazily, after
-//! a flush, when no write is in flight in the chunk, nothing asks for a resync of it, and every
-//! role is in sync.
+//! A bit is set and on the members before a write in its chunk starts. The bit is cleared lazily,
+//! after a flush, when no write is in flight in the chunk, nothing asks for a resync of it, and
+//! every role is in sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::format::Bitmap;
 
 /// The count of writes in a chunk, of which more are counted beside.
 const COUNT: u16 = 0x1fff;
-/// Must be resynced, or copied to a member that was away.
+/// Flag of a chunk that must be resynced, or copied to a member that was away.
 const NEEDED: u16 = 0x8000;
 /// Idle when the flush of the running checkpoint began.
 const NOMINATED: u16 = 0x4000;
@@ -21,11 +21,11 @@ const NOMINATED: u16 = 0x4000;
 pub(crate) struct Intent {
     pub(crate) bitmap: Bitmap,
     chunks: Vec<u16>,
-    /// How many writes more than [`COUNT`] are in a chunk.
+    /// Writes in a chunk beyond [`COUNT`].
     beyond: BTreeMap<usize, u64>,
     /// Bits that are not on the members yet, and the metadata update that puts them there.
     unwritten: BTreeMap<usize, u64>,
-    /// How many chunks ahead of a sequential writer are marked before it gets there.
+    /// Number of chunks ahead of a sequential writer that are marked before it gets there.
     ahead: usize,
     /// Chunks have become idle since candidates for clearing were last looked for.
     idled: bool,
@@ -84,8 +84,8 @@ impl Intent {
         }
     }
 
-    /// Where the chunk before is marked, too, somebody may be writing one after the other: marks
-    /// the next ones as soon as half of those ahead are used up, so that nobody waits for them.
+    /// Marks chunks ahead of a sequential writer, which may be at work where the chunk before is
+    /// marked, too: as soon as half of those ahead are used up, so that nobody waits for them.
     fn mark_ahead(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
         let last = (bit + self.ahead).min(self.chunks.len().saturating_sub(1));
         let middle = (bit + self.ahead.div_ceil(2)).min(last);
@@ -125,7 +125,7 @@ impl Intent {
         true
     }
 
-    /// Does any chunk of the range ask for a resync?
+    /// Returns whether any chunk of the range asks for a resync.
     pub(crate) fn needs_resync(&self, start: u64, end: u64) -> bool {
         self.chunk_range(start, end).any(|bit| self.chunks[bit] & NEEDED != 0)
     }
@@ -138,7 +138,7 @@ impl Intent {
         needed.map(move |(start, _)| (start, start + sectors))
     }
 
-    /// Is any bit of the range set?
+    /// Returns whether any bit of the range is set.
     pub(crate) fn dirty(&self, start: u64, end: u64) -> bool {
         self.chunk_range(start, end).any(|bit| self.bitmap.get(bit as u64))
     }
@@ -155,12 +155,13 @@ impl Intent {
         self.idled = true;
     }
 
-    /// May there be anything to clear? Asked at every turn, so it looks at no chunk.
+    /// Returns whether there may be anything to clear. Called at every turn, so it looks at no
+    /// chunk.
     pub(crate) const fn clearable(&self) -> bool {
         self.idled
     }
 
-    /// What had to stay marked may not have to any more.
+    /// Looks for chunks to clear again: some that had to stay marked may not have to any more.
     pub(crate) const fn look_again(&mut self) {
         self.idled = true;
     }
@@ -184,7 +185,7 @@ impl Intent {
         }
     }
 
-    /// None is a candidate any more.
+    /// Makes no chunk a candidate any more.
     pub(crate) fn forget_nominated(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| *chunk &= !NOMINATED);
         self.idled = true;
@@ -202,10 +203,10 @@ impl Intent {
         }
     }
 
-    /// Are these the writes that are counted, with bits that say so?
+    /// Checks that exactly these writes are counted, and that bits are set for them.
     ///
     /// # Errors
-    /// What is not as it has to be.
+    /// The first thing that is wrong.
     pub(super) fn check(&self, writes: &[(u64, u64, bool)]) -> Result<(), String> {
         let counted = |(bit, chunk): (usize, &u16)| {
             u64::from(chunk & COUNT) + self.beyond.get(&bit).copied().unwrap_or(0)
@@ -242,7 +243,7 @@ mod tests {
         Intent::new(bitmap, false, ahead)
     }
 
-    /// Writes so many chunks, one after the other. How often the writer had to wait.
+    /// Writes so many chunks, one after the other. Returns how often the writer had to wait.
     fn waits(intent: &mut Intent, chunks: std::ops::Range<u64>) -> u64 {
         let mut done = 0;
         let mut waits = 0;

@@ -1,14 +1,13 @@
-//! What is true of a keeper whenever its lane has taken all that it asks. The simulator looks after
-//! every event: what is broken here shows long before a wrong byte does.
+//! Invariants of a keeper whose lane has taken all commands. The simulator checks them after every
+//! event: a broken one shows long before a wrong byte does.
 
 use super::members::State;
-use super::update::Update;
 use super::{KeeperView, Redundancy};
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
 use crate::{MemberId, Role};
 
-/// What its lane has under way, as the keeper must have it in its books.
+/// Work that the lane has under way, as the keeper must have it in its books.
 #[derive(Clone, Copy)]
 pub struct Carried<'a> {
     /// Requests that change data.
@@ -24,10 +23,10 @@ pub struct Carried<'a> {
 }
 
 impl KeeperView<'_> {
-    /// The first thing that is not as it has to be.
+    /// Checks the invariants.
     ///
     /// # Errors
-    /// What it is, for people.
+    /// The first broken invariant, as text for people.
     pub fn invariants(self, lane: Carried<'_>) -> Result<(), String> {
         if !self.keeper.core.out.0.is_empty() {
             return Err("what the keeper asks for was not taken".to_owned());
@@ -46,7 +45,7 @@ impl KeeperView<'_> {
             (
                 "parts of an update",
                 lane.updates,
-                self.keeper.core.metadata.running.as_ref().map_or(0, Update::pending),
+                self.keeper.core.metadata.running.as_ref().map_or(0, |update| update.pending),
             ),
         ];
         if let Some((what, real, counted)) = counts.iter().find(|(_, a, b)| a != b) {

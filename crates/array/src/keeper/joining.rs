@@ -14,17 +14,17 @@ use crate::events::Fault;
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 
-/// Why a member does not come back by itself.
+/// The reason why a member does not come back by itself.
 pub const MADE_FAULTY: &str = "was made faulty or removed by a command, and was not added since";
-/// What helps.
+/// The step that helps then.
 pub(super) const TAKE_BACK: &str = "remove it, and add it again to take it back";
 
 impl Keeper {
-    /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
-    /// role before is none any more, and the command is answered when superblocks tell of it.
+    /// Makes a candidate a member, which is rebuilt. With a `command`, a member that failed in that
+    /// role before is detached, and the command is answered when superblocks tell of the new one.
     ///
     /// # Errors
-    /// Why it does not, which the command is not told.
+    /// The reason why the candidate does not become a member. The command is not answered then.
     pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: Role) -> Answer {
         let before = self.core.metadata.ticket();
         let member = Admission::new(&self.core).joining(new, role)?;
@@ -43,11 +43,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// A spare to which the last member of this role was copied gets the role: it lacks no more
-    /// than the bitmap marks.
+    /// Gives the role to the spare to which the role's last member was copied. The spare lacks no
+    /// more than the bitmap marks.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why the spare does not get the role.
     pub fn take_in_copy(&mut self, new: &NewMember, role: Role) -> Answer {
         let mut member = Admission::new(&self.core).joining(new, role)?;
         member.state = State::rebuilding_from_start(role, Had::All);
@@ -55,12 +55,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// A member that was lost is there again: what lies on it now. It gets its role back, and is
-    /// given what the bitmap says that it has missed; without a bitmap, all. `has_all`: what was
-    /// committed with it when the array was started is in place on it, too.
+    /// Gives a lost member that is there again its role back. `new` says what lies on it now. The
+    /// member is then given what the bitmap says that it has missed; without a bitmap, all.
+    /// `has_all`: writes that were committed with it when the array was started are in place on it,
+    /// too.
     ///
     /// # Errors
-    /// Why it stays out.
+    /// The reason why the member stays out.
     pub fn member_returned(&mut self, new: &NewMember, role: Role, has_all: bool) -> Answer {
         let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
         let known = self.core.members.get(new.member).map(|member| member.state);
@@ -119,21 +120,22 @@ impl Keeper {
         self.sync.retry(&self.core.members);
     }
 
-    /// From now on a member is copied: units of [`Work::Copy`](super::Work::Copy) are asked for.
+    /// Begins to copy a member: asks for units of [`Work::Copy`](super::Work::Copy).
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why the member cannot be copied.
     pub fn begin_copying(&mut self, old: MemberId) -> Answer {
         self.sync.begin_copying(&mut self.core, old)
     }
 
-    /// It is not copied any longer: why. The member stays what it is.
+    /// Ends the copy of a member, with a reason. The member stays in its state.
     pub fn end_copying(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.sync.end_copying(&mut self.core, reason.into());
     }
 
-    /// What was copied is durable: the old member is done without, and its role is free for who has
-    /// nearly all of it. False when that cannot be now, and the copy goes on.
+    /// Makes the copied member faulty once its copy is durable, so that its role is free for the
+    /// member that has nearly all of it. Returns false when that cannot be now, and the copy goes
+    /// on.
     pub fn retire_copied(&mut self) -> bool {
         let Some(old) = self.sync.complete_copying(&mut self.core) else { return false };
         self.fail_member(old, "was replaced", Fault::default());

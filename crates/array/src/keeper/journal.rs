@@ -1,66 +1,15 @@
-//! md's journal device: what superblocks say of it, and how one that was lost is replaced.
+//! Commands for md's journal: its mode, and how a device that was lost is replaced.
 
 use super::admission::Admission;
 use super::command::{Answer, refuse};
+use super::journal_device::JournalDevice;
 use super::members::State;
 use super::{Keeper, LaneCommand};
 use crate::action::{CommandId, NewMember};
 use crate::status::JournalMode;
 
-/// The tail of the journal: the first record that still counts, in sectors of the device's data
-/// area. The lane [moves](Self::move_tail) it when what was recorded before is in place; the
-/// superblock says so after the next flush of all members, and only then is what lay before it
-/// free. Of a new journal there is no tail until its first block is written, and no superblock
-/// before that tells of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct JournalDevice {
-    /// As the lane has it.
-    tail: Option<u64>,
-    /// What lies before it is in place, and durable.
-    pub(super) durable_tail: Option<u64>,
-    /// As the superblock has it.
-    told_tail: Option<u64>,
-    /// Who waits until the superblock tells of it.
-    waiting: Option<CommandId>,
-}
-
-impl JournalDevice {
-    pub(super) const fn new(tail: u64) -> Self {
-        let tail = Some(tail);
-        Self { tail, durable_tail: tail, told_tail: tail, waiting: None }
-    }
-
-    /// One that takes the place of another.
-    const fn begun_anew(waiting: CommandId) -> Self {
-        Self { tail: None, durable_tail: None, told_tail: None, waiting: Some(waiting) }
-    }
-
-    /// What was recorded before is in place.
-    pub(super) fn move_tail(&mut self, tail: u64) {
-        self.tail = Some(tail);
-        if crate::broken("tail-after-flush") {
-            self.durable_tail = Some(tail);
-        }
-    }
-
-    /// The tail as a flush of all members begins.
-    pub(super) const fn tail(&self) -> Option<u64> {
-        self.tail
-    }
-
-    pub(super) const fn told_tail(&self) -> Option<u64> {
-        self.told_tail
-    }
-
-    /// The superblocks are written. Who waited for that?
-    pub(super) const fn told(&mut self) -> Option<CommandId> {
-        self.told_tail = self.durable_tail;
-        if self.told_tail.is_some() { self.waiting.take() } else { None }
-    }
-}
-
 impl Keeper {
-    /// Has writes go by the journal like this.
+    /// Changes the mode in which writes go by the journal.
     pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> Answer {
         let core = &mut self.core;
         if core.metadata.journal.is_none() {

@@ -1,12 +1,13 @@
-//! What a keeper and its lane say to each other: all of it, but for administrators' commands.
+//! The messages between a keeper and its lane: all of them, but for administrators' commands.
 
-use super::{Done, MetaWrite, Tried, Unit, Unread, Work};
+use super::{Done, MetaWrite, Unit, Unread, Work};
 use crate::action::{CommandId, IoError};
 use crate::events::{ArrayEvent, Fault, StripeBlock};
 use crate::status::JournalMode;
 use crate::{MemberId, Op, Refusal};
 
-/// What a keeper asks of its lane, in order. Answers are [`LaneReport`]s.
+/// A command of a keeper to its lane. Commands are carried out in order. Answers are
+/// [`LaneReport`]s.
 #[derive(Clone, Debug)]
 pub enum LaneCommand {
     /// All that was written to a member so far is to be durable. Answer:
@@ -25,37 +26,37 @@ pub enum LaneCommand {
     Work {
         /// Its name in the keeper's books.
         place: u64,
-        /// Where.
+        /// The unit.
         unit: Unit,
-        /// What.
+        /// The work.
         work: Work,
     },
-    /// What is in flight on a member is not waited for any longer: it counts as failed.
+    /// I/O in flight on a member is not waited for any longer: it counts as failed.
     GiveUp(MemberId),
     /// The id will mean another device: what was given up on it belongs to none.
     Disown(MemberId),
     /// A device is to hold md's journal from now on, which begins with a first block of this
     /// number. Answer: [`JournalTail`](LaneReport::JournalTail), when that block is there.
     BeginJournal {
-        /// Which.
+        /// The device.
         member: MemberId,
-        /// Where its data area begins.
+        /// First sector of its data area.
         data_offset: u64,
         /// Its size.
         data_sectors: u64,
         /// Number of the first block.
         first_seq: u64,
     },
-    /// From now on writes go by md's journal like this.
+    /// The mode in which writes go by md's journal changes to this one.
     JournalMode(JournalMode),
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
-    /// What people want to know.
+    /// An event for monitors and people.
     Notify(ArrayEvent),
 }
 
-/// What a lane reports: see [`Keeper::hear`](super::Keeper::hear). Sectors are those of the
-/// member's device, or rows of sync space where they have a start and an end.
+/// A report of a lane: see [`Keeper::hear`](super::Keeper::hear). Sectors are those of the member's
+/// device, or rows of sync space where they have a start and an end.
 #[derive(Debug)]
 pub enum LaneReport {
     /// A request was taken in.
@@ -65,7 +66,7 @@ pub enum LaneReport {
     /// A write wants to begin in this range: the members are to know of it before it starts, and
     /// it waits for [`may_start`](super::KeeperView::may_start).
     BeginWrite {
-        /// What the lane calls it: later writes have higher numbers.
+        /// The lane's number of the write: later writes have higher numbers.
         number: u64,
         /// First sector.
         start: u64,
@@ -78,7 +79,7 @@ pub enum LaneReport {
         start: u64,
         /// Behind the last one.
         end: u64,
-        /// It may have reached some members and not others.
+        /// The write may have reached some members and not others.
         failed: bool,
     },
     /// An operation on a member is on its way.
@@ -91,21 +92,23 @@ pub enum LaneReport {
     Readable(MemberId, u64, u64),
     /// A member that lives could not.
     Unreadable(MemberId, u64, u64),
-    /// What lies there was written anew: it is no longer bad.
+    /// Sectors of a member that were written anew: they are no longer bad.
     Rewritten(MemberId, u64, u64),
     /// A member has room for what is written.
     HasRoom(MemberId),
-    /// A member has none, and what it is to hold must be written: is it
-    /// [tried again](super::KeeperView::waits_for_room)?
+    /// A member has no room for data that must be written.
+    /// [`waits_for_room`](super::KeeperView::waits_for_room) then says whether the write is tried
+    /// again.
     NoRoom(MemberId, Fault),
     /// An operation on a member failed.
     Failed(MemberId, Tried, IoError),
-    /// A member could not read what the others tell: is it [worth
-    /// rewriting](super::KeeperView::is_worth_mending)?
+    /// A member could not read data that the others tell.
+    /// [`is_worth_mending`](super::KeeperView::is_worth_mending) then says whether the data is
+    /// rewritten.
     MendingWanted(MemberId, Fault),
-    /// What was rewritten cannot be read all the same.
+    /// Rewritten sectors of a member cannot be read all the same.
     NotCorrectable(MemberId, Fault),
-    /// What a member could not read was rewritten and read, or could not be (`false`).
+    /// Unreadable sectors of a member were rewritten and read, or could not be (`false`).
     Mended(MemberId, Fault, bool),
     /// A member is gone.
     Lost(MemberId, Refusal),
@@ -115,13 +118,13 @@ pub enum LaneReport {
     Fitting(u64, u64),
     /// A write reached some members and not others: until a resync has been there, they may differ.
     Torn(u64, u64),
-    /// What was under way at an unclean stop has been brought to its end: nothing waits for a
+    /// All that was under way at an unclean stop has been brought to its end: nothing waits for a
     /// resync, and the superblocks may say so after the next flush.
     NothingToResync,
-    /// From now on what is written may be recorded in journals, and not where it belongs:
-    /// superblocks that do not say clean say so.
+    /// The nodes have journals now: writes may be recorded there, and not be in their place.
+    /// Superblocks that do not say clean say so.
     RecordsElsewhere {
-        /// How much each journal holds.
+        /// Size of each journal.
         journal_bytes: u64,
         /// Whole stripes are not recorded.
         parts_only: bool,
@@ -129,10 +132,11 @@ pub enum LaneReport {
     /// A whole stripe is to be stored that is not recorded: it waits for
     /// [`may_store_unrecorded`](super::KeeperView::may_store_unrecorded).
     StoresUnrecorded,
-    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
+    /// Every stripe that was stored and not recorded is durable, and no such store is under way.
     NothingIsUnrecorded,
-    /// What md's journal has recorded before this place is in place: sectors of its data area. It
-    /// may be forgotten when the superblock [says so](super::KeeperView::journal_tail).
+    /// All that md's journal has recorded before this place is in place: sectors of its data area.
+    /// These records may be forgotten when the superblock [says
+    /// so](super::KeeperView::journal_tail).
     JournalTail(u64),
     /// A checkpoint is wanted whose flush is still to come. Answer:
     /// [`CheckpointDone`](LaneCommand::CheckpointDone), once for all that were wanted before it
@@ -142,33 +146,44 @@ pub enum LaneReport {
     WorkDone {
         /// Its name in the keeper's books.
         place: u64,
-        /// Where.
+        /// The unit.
         unit: Unit,
-        /// What.
+        /// The work.
         work: Work,
-        /// What became of it.
+        /// The outcome.
         done: Done,
     },
     /// A check or repair has found sectors that do not fit.
     Mismatch {
         /// First sector of the array.
         array_sector: u64,
-        /// How many.
+        /// Number of sectors.
         sectors: u32,
         /// The member that is wrong, where that can be told.
         member: Option<MemberId>,
-        /// For arrays over nodes, which of its blocks.
+        /// The block of the member, for arrays over nodes.
         block: Option<StripeBlock>,
     },
     /// A repair made these readable from parity, and no resync has made that fit.
     Trusted(Vec<Unread>),
     /// A unit of background work, by its place, is done in so many more parts than one.
     WorkParted(u64, usize),
-    /// One thing that the running update asked for is done, or its member has failed.
+    /// A command of the running update is done, or its member has failed.
     UpdateDone,
 }
 
-/// What differs between lanes.
+/// An I/O on a member that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// Sector of the member; a flush has no place.
+    pub sector: Option<u64>,
+    /// The I/O was to change something there, or make it durable. A mere hint does not count.
+    pub changes: bool,
+    /// Without room for it, the member is of no use.
+    pub must_land: bool,
+}
+
+/// Differences between lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A check needs all members, even where copies could be compared without one.
@@ -178,17 +193,17 @@ pub struct Rules {
     pub(super) resync_vouches: bool,
     /// Units of background work under way at most.
     pub(super) units_at_once: usize,
-    /// How long a member may answer nothing while a stop waits for it.
+    /// The longest time for which a member may answer nothing while a stop waits for it.
     pub(super) stop_patience_ms: u64,
-    /// How many chunks of the bitmap are marked ahead of a sequential writer, where telling the
-    /// members takes long; 0 as md does.
+    /// Number of chunks of the bitmap that are marked ahead of a sequential writer, where telling
+    /// the members takes long; 0 as md does.
     pub(super) marks_ahead: usize,
     /// The lane says when a spare gets a role, and which: it has to reach it first.
     pub(super) lane_takes_spares: bool,
     /// A sample of what members were given is read back before they take a role over.
     pub(super) reads_back: bool,
-    /// Nobody may hear of a loss before others than the members have taken note of it, which waits
-    /// for those who became in sync: their superblocks say so first, and nothing of a loss.
+    /// A loss is reported only after others than the members have recorded it. Members that became
+    /// in sync are recorded first: their superblocks do not tell of the loss yet.
     pub(super) losses_are_noted: bool,
     /// Members that are out of reach come back by themselves. Superblocks call those faulty alone
     /// that a command made so, and these stay out until they are added again.
@@ -196,7 +211,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// For members that this process reaches itself.
+    /// Returns the rules for members that this process reaches itself.
     #[must_use]
     pub const fn local() -> Self {
         Self {
@@ -212,7 +227,8 @@ impl Rules {
         }
     }
 
-    /// For members on nodes. `units_at_once`: units of background work under way at most.
+    /// Returns the rules for members on nodes. `units_at_once`: units of background work under way
+    /// at most.
     #[must_use]
     pub const fn over_nodes(units_at_once: usize) -> Self {
         Self {
@@ -229,14 +245,14 @@ impl Rules {
     }
 }
 
-/// What a keeper has to know of its lane, when it is driven.
+/// Facts about the lane that its keeper needs when it is driven.
 #[derive(Clone, Copy)]
 pub struct Traffic<'a> {
     /// No request and no planned operation is under way.
     pub quiet: bool,
-    /// Does a planned operation mean this member?
+    /// Returns whether a planned operation means this member.
     pub plans: &'a dyn Fn(MemberId) -> bool,
-    /// Was something given up on it that has not been answered since?
+    /// Returns whether an operation on this member was given up and has not been answered since.
     pub gave_up: &'a dyn Fn(MemberId) -> bool,
 }
 

@@ -1,20 +1,20 @@
 //! The members of an array, and who holds which role.
 
 use super::doubts::Doubts;
-use super::journal::JournalDevice;
+use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};
 use crate::status::MemberState;
 use crate::{Instant, MemberId, Role};
 
-/// What a member is now.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Holds its role completely.
     InSync { role: Role },
-    /// Holds its role below `offset`, in sectors of its data area. Of what it `had` it lacks only
-    /// what the bitmap marks.
+    /// Holds its role below `offset`, in sectors of its data area. Within what the member `had`, it
+    /// lacks only what the bitmap marks.
     Rebuilding { role: Role, offset: u64, replacement: bool, had: Had },
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
@@ -29,7 +29,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Is given all of its role but what it had, and of that what the bitmap marks.
+    /// The state of a member that is given all of its role, except for what it `had`: of that it is
+    /// given what the bitmap marks.
     pub(super) const fn rebuilding_from_start(role: Role, had: Had) -> Self {
         Self::Rebuilding { role, offset: 0, replacement: false, had }
     }
@@ -44,7 +45,7 @@ impl State {
         }
     }
 
-    /// How far it is, if it is being rebuilt.
+    /// Returns how far the member is rebuilt, if it is being rebuilt.
     pub(super) const fn rebuilt_below(self) -> Option<u64> {
         match self {
             Self::Rebuilding { offset, .. } => Some(offset),
@@ -71,7 +72,7 @@ impl State {
     }
 }
 
-/// One attached member.
+/// An attached member.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) device: String,
@@ -86,7 +87,7 @@ pub(crate) struct Member {
     pub(crate) wanted_spare: Option<MemberId>,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
-    /// Was lost, and no superblock says so yet.
+    /// The member was lost, and no superblock says so yet.
     pub(super) loss_untold: bool,
     /// Held all of its role when it was lost.
     pub(super) had_all: bool,
@@ -98,7 +99,7 @@ pub(crate) struct Member {
     pub(crate) silent_since: Instant,
     /// Since when it has no room for what must be written.
     pub(crate) full_since: Option<Instant>,
-    /// Where the last read ended, for choosing a mirror.
+    /// Sector at which the last read ended, for choosing a mirror.
     pub(crate) last_end: u64,
 }
 
@@ -138,7 +139,8 @@ impl Member {
         self.superblock.data_offset + sector
     }
 
-    /// Has it been given its role's contents below this sector of its data area?
+    /// Returns whether the member has been given its role's contents below this sector of its data
+    /// area.
     const fn holds(&self, end: u64) -> bool {
         match self.state {
             State::InSync { .. } | State::Retiring { .. } => true,
@@ -148,7 +150,8 @@ impl Member {
     }
 }
 
-/// Who holds a role, and beside the holder who is to take over from it, or has just lost it to it.
+/// The holder of a role, and the member beside it: one that is to take over from the holder, or
+/// that has just lost the role to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleEntry {
     pub(crate) holder: Option<MemberId>,
@@ -189,12 +192,12 @@ impl Members {
         }
     }
 
-    /// One more than the highest id in use.
+    /// Returns one more than the highest id in use.
     pub(crate) const fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Is there a member that became in sync, whose superblock was not made since?
+    /// Returns whether there is a member that became in sync, whose superblock was not made since.
     pub(crate) fn any_arriving(&self) -> bool {
         self.iter_live().any(|(_, member)| member.arriving)
     }
@@ -206,7 +209,7 @@ impl Members {
         }
     }
 
-    /// Those who were lost, of which no superblock tells yet.
+    /// Returns the lost members whose loss no superblock tells of yet.
     pub(super) fn untold(&self) -> impl Iterator<Item = MemberId> {
         self.iter().filter(|(_, member)| member.loss_untold).map(|(id, _)| id)
     }
@@ -271,7 +274,7 @@ impl Members {
         (index < 1024).then_some(MemberId(index as u16))
     }
 
-    /// Is this the number of a member that lives?
+    /// Returns whether this is the number of a member that lives.
     pub(super) fn is_live_number(&self, number: u32) -> bool {
         self.iter_live().any(|(_, member)| member.superblock.dev_number == number)
     }
@@ -306,7 +309,7 @@ impl Members {
         }
     }
 
-    /// Is the role held by a member that is completely in sync?
+    /// Returns whether the role is held by a member that is completely in sync.
     pub(crate) fn in_sync(&self, role: Role) -> bool {
         self.role(role)
             .holder
@@ -319,7 +322,7 @@ impl Members {
         Role::all(self.roles.len() as u16).filter(|role| !self.in_sync(*role)).count() as u16
     }
 
-    /// Who held this role before its holder, and still has all of it.
+    /// Returns the member that held this role before its holder, and still has all of it.
     pub(super) fn retiring(&self, role: Role) -> Option<MemberId> {
         let id = self.role(role).beside?;
         matches!(self.get(id)?.state, State::Retiring { .. }).then_some(id)
@@ -402,8 +405,8 @@ impl Members {
         }
     }
 
-    /// What can be done with a role's strip at this range of the data area. `avoid` names members
-    /// not to be read: they have just failed to.
+    /// Returns what can be done with a role's strip at this range of the data area. `avoid` names
+    /// members not to be read: they have just failed to.
     pub(crate) fn view(
         &self,
         role: Role,

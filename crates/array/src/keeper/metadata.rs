@@ -1,47 +1,19 @@
-//! What the members are told, and what they have been told already.
+//! Metadata of the array: what is to be told to the members, and what they have been told already.
 //!
-//! Whoever needs something on the members before going on queues it and gets a ticket; the next
-//! update, which [`update`](super::update) carries out, takes along all that is queued, so many
-//! waiters share one.
+//! A part of the keeper that needs something on the members before it goes on queues it and gets a
+//! ticket. The next update, which [`phases`](super::phases) carries out, takes along all that is
+//! queued, so many waiters share one.
 
 use std::collections::BTreeSet;
 
 use super::intent::Intent;
-use super::journal::JournalDevice;
+use super::journal_device::JournalDevice;
 use super::journals::JournalFeatures;
-use super::update::Update;
+use super::update::{Update, Wanted};
 use super::{Redundancy, SyncSpace};
-use crate::format::superblock::{MAX_SECTOR, time_code};
+use crate::format::superblock::{MAX_SECTOR, feature, time_code};
 use crate::format::{Bitmap, Superblock};
 use crate::{Instant, MemberId, Op};
-
-/// Metadata for a member.
-#[derive(Clone, Debug)]
-pub struct MetaWrite {
-    /// Whose.
-    pub member: MemberId,
-    /// Where: an absolute sector.
-    pub sector: u64,
-    /// What: whole blocks, at most a page.
-    pub bytes: Vec<u8>,
-}
-
-/// What an update has to do.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Anything at all.
-    pub(super) any: bool,
-    pub(super) flush: bool,
-    pub(super) superblock: bool,
-    pub(super) bitmap_pages: BTreeSet<usize>,
-    pub(super) bad_blocks: BTreeSet<MemberId>,
-    /// Chunks of the bitmap that are idle are looked for; never together with `clear_bits`.
-    pub(super) nominate: bool,
-    /// `events_cleared` becomes the event count that all members have.
-    pub(super) note_cleared: bool,
-    pub(super) clear_bits: bool,
-    pub(super) catch_up: bool,
-}
 
 /// Whether the superblocks say clean, and how much of the array is in sync.
 #[derive(Debug)]
@@ -78,7 +50,7 @@ pub(super) struct Metadata {
     pub(super) made_faulty: BTreeSet<u32>,
     pub(super) block_bytes: u32,
     pub(super) clean: Clean,
-    /// What is written may be recorded in a journal, and not where it belongs.
+    /// Features for journals of nodes: writes may be recorded there, and not be in their place.
     pub(super) journals: JournalFeatures,
     /// md's journal device, in arrays that have one.
     pub(super) journal: Option<JournalDevice>,
@@ -86,7 +58,7 @@ pub(super) struct Metadata {
     /// The last update that is done.
     pub(super) done: u64,
     pub(super) running: Option<Update>,
-    /// What is queued.
+    /// Everything that is queued for the next update.
     pub(super) next: Wanted,
     /// The update that tells of the last change of bad-block logs.
     bad_blocks_ticket: u64,
@@ -95,7 +67,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// What the members say as the array starts. `ahead`: see [`Intent::new`].
+    /// Takes over what the members say as the array starts. `ahead`: see [`Intent::new`].
     pub(super) fn new(
         now: Instant,
         superblock: Superblock,
@@ -136,15 +108,15 @@ impl Metadata {
         }
     }
 
-    /// From where on superblocks ask for a resync: all of it, unless they say `clean`. What a
-    /// journal records needs none.
+    /// Returns from where on superblocks ask for a resync: from 0, unless they say `clean`. Writes
+    /// that a journal records need none.
     pub(super) fn resync_offset(&self, clean: bool) -> u64 {
         let resynced = self.clean.durable_resynced;
         let recorded = self.journal.is_some() && resynced == MAX_SECTOR;
         if clean || recorded { resynced } else { 0 }
     }
 
-    /// Is there a journal that superblocks may tell of?
+    /// Returns whether there is a journal that superblocks may tell of.
     pub(super) fn has_journal(&self) -> bool {
         self.journal.is_some_and(|journal| journal.durable_tail.is_some())
     }
@@ -277,14 +249,14 @@ impl Metadata {
         }
     }
 
-    /// What had to stay marked in the bitmap may not have to any more.
+    /// Looks for bits to clear again: some that had to stay set may not have to any more.
     pub(super) const fn look_again(&mut self) {
         if let Some(intent) = &mut self.intent {
             intent.look_again();
         }
     }
 
-    /// Does a part of the array wait for a resync?
+    /// Returns whether a part of the array waits for a resync.
     pub(super) const fn has_to_resync(&self) -> bool {
         self.clean.resynced != MAX_SECTOR
     }
@@ -296,6 +268,39 @@ impl Metadata {
         self.clean.ticket = ticket;
     }
 
+    /// Begins to tell of journals: superblocks that do not say clean say that writes may be
+    /// recorded in journals that hold this much each, and not be in their place. With `parts_only`
+    /// whole stripes are not recorded.
+    pub(super) fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
+        // What the last client left is not durable yet.
+        let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
+        self.journals = JournalFeatures { journal_bytes, parts_only, unrecorded };
+        if self.clean.active {
+            self.clean.ticket = self.queue_superblock(false);
+        }
+    }
+
+    /// A whole stripe is to be stored that is not recorded: the members are to know that there are
+    /// such ones.
+    pub(super) fn stores_unrecorded(&mut self) {
+        if self.journals.unrecorded.is_none() {
+            self.journals.unrecorded = Some(self.queue_superblock(false));
+        }
+    }
+
+    /// Returns whether the members know that stripes are stored unrecorded.
+    pub(super) fn may_store_unrecorded(&self) -> bool {
+        self.journals.unrecorded.is_some_and(|ticket| self.is_done(ticket))
+    }
+
+    /// Takes note that every stripe that was stored and not recorded is durable, and that no such
+    /// store is under way.
+    pub(super) fn nothing_is_unrecorded(&mut self) {
+        if self.journals.unrecorded.take().is_some() && self.clean.active {
+            self.queue_superblock(false);
+        }
+    }
+
     /// Time of day in md's coding.
     pub(super) const fn wall_clock(&self, now: Instant) -> u64 {
         let micros = self.epoch_micros + now.0 / 1000;
@@ -303,8 +308,8 @@ impl Metadata {
     }
 }
 
-/// What md makes of a superblock when it starts the array: the size is what is used of each member,
-/// and a logical block size, where there is one, that of the most demanding member.
+/// Changes a superblock as md does when it starts the array: the size becomes what is used of each
+/// member, and a logical block size, where there is one, that of the most demanding member.
 fn as_md_keeps_it(superblock: Superblock, space: &dyn SyncSpace, block_bytes: u32) -> Superblock {
     let logical_block_bytes = match superblock.logical_block_bytes {
         0 => 0,

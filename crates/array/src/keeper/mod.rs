@@ -2,10 +2,10 @@
 //! the members are and in which state, what superblocks and bitmap say of them, background work,
 //! commands, failure, status. User data never come near it. One file for each of these subjects.
 //!
-//! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
-//! for ([`LaneCommand`]), reports what became of it and what it is about to do ([`LaneReport`]),
-//! and reads the rest in a [`KeeperView`]. They say nothing else to each other, so that a lane may
-//! come to run on a thread of its own.
+//! The keeper has a *lane*, which reaches the members. The lane carries out the keeper's
+//! [`LaneCommand`]s, answers with [`LaneReport`]s, which also announce what it is about to do, and
+//! reads the rest in a [`KeeperView`]. Keeper and lane say nothing else to each other, so that a
+//! lane may come to run on a thread of its own.
 
 mod admission;
 mod checkpoint;
@@ -17,19 +17,25 @@ mod intent;
 mod invariants;
 mod joining;
 mod journal;
+mod journal_device;
 mod journals;
 mod lane;
 mod members;
 mod metadata;
+mod needed;
+mod phases;
 mod place;
 mod remake;
 mod report;
+mod roles;
 mod space;
 mod status;
 mod stop;
+mod superblocks;
 mod sync;
 mod update;
 mod view;
+mod work;
 mod writes;
 
 use crate::action::CommandId;
@@ -42,30 +48,28 @@ use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
 use command::Removal;
 use failure::Failures;
-pub use failure::Tried;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
-pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
+pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
 use members::{Member, Members};
-pub use metadata::MetaWrite;
 use metadata::Metadata;
+use phases::Begun;
 use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::Sync;
-pub use sync::{Done, Fix, Unit, Unread, Work};
-use update::Begun;
-pub use update::PAGE_BYTES;
+pub use update::{MetaWrite, PAGE_BYTES};
 pub use view::KeeperView;
+pub use work::{Done, Fix, Unit, Unread, Work};
 use writes::Writes;
 
 /// Idle time after which the superblocks say clean (md's `safe_mode_delay`).
 pub const SAFE_MODE_MS: u64 = 200;
 
 /// The state of one array without its user data: members, superblocks, event count, write-intent
-/// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
-/// It queues [`LaneCommand`]s; its lane carries these out in order, before anything else, and
-/// reports. A lane never changes it but by reports, and sees no more of it than its
+/// bitmap, background work, commands under way, failure and stop. The keeper does no I/O and has no
+/// clock. The keeper queues [`LaneCommand`]s; its lane carries these out in order, before anything
+/// else, and reports. A lane changes the keeper by reports alone, and sees no more of it than its
 /// [`view`](Self::view).
 ///
 /// Order of calls by whoever owns it:
@@ -92,8 +96,8 @@ pub const SAFE_MODE_MS: u64 = 200;
 ///
 /// An array is served in full; or for reads only, when it is read-only or when it [cannot go on
 /// changing](KeeperView::writes_over); or it has [failed](KeeperView::has_failed): more members are
-/// gone than the level can do without. It ends as [stopped](KeeperView::has_stopped). Once it is
-/// not served in full no metadata are written.
+/// gone than the level can do without. The end of an array is [stopped](KeeperView::has_stopped).
+/// Once it is not served in full no metadata are written.
 #[derive(Debug)]
 pub struct Keeper {
     core: Core,
@@ -182,7 +186,7 @@ impl Keeper {
         self.core.now = self.core.now.max(now);
     }
 
-    /// What the superblocks must say before the first request.
+    /// Queues the updates that superblocks and bitmap need before the first request.
     pub fn begin(&mut self) {
         self.begun = true;
         if self.core.service.metadata_frozen() {
@@ -223,7 +227,7 @@ impl Keeper {
         self.core.service.writes_over = true;
     }
 
-    /// Does the array that this one is a member of go on without it?
+    /// Tells whether the array that this one is a member of goes on without it.
     pub const fn set_dispensable(&mut self, dispensable: bool) {
         self.core.service.dispensable = dispensable;
     }
@@ -238,7 +242,7 @@ impl Keeper {
         self.stop.over_arrays = true;
     }
 
-    /// What was asked of a member that is gone is not waited for.
+    /// Forgets the I/O in flight on a member that is gone: it is not waited for.
     pub fn nothing_asked(&mut self, id: MemberId) {
         if let Some(member) = self.core.members.get_mut(id) {
             member.in_flight = 0;
@@ -277,7 +281,7 @@ impl Keeper {
         }
     }
 
-    /// One thing that the running update asked for is done, or its member has failed.
+    /// Takes note that a command of the running update is done, or that its member has failed.
     fn update_done(&mut self) {
         self.core.update_answered();
         if self.core.advance_update() {
@@ -286,7 +290,7 @@ impl Keeper {
         }
     }
 
-    /// What waited for an update goes on.
+    /// Lets everything go on that waited for an update.
     fn update_complete(&mut self) {
         let core = &mut self.core;
         self.failures.repeat(&mut core.metadata);

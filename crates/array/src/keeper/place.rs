@@ -1,4 +1,4 @@
-//! Where metadata and data lie on a device that becomes a member: as on the others, if that leaves
+//! Places of metadata and data on a device that becomes a member: as on the others, if that leaves
 //! room for the data. md gives each member an offset of its own, so none of the others' need fit.
 
 use crate::format::ppl::PplArea;
@@ -9,7 +9,7 @@ const SUPERBLOCK_SECTORS: u64 = 8;
 
 const MIB_SECTORS: u64 = 2048;
 
-/// What a new member needs room for, besides its superblock and bad-block log.
+/// Room that a new member needs, besides its superblock and bad-block log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Used part of each member.
@@ -35,7 +35,8 @@ pub(super) fn place(
     })
 }
 
-/// Where another member has its partial parity log, counted from the superblock, and its size.
+/// Returns where another member has its partial parity log, counted from the superblock, and its
+/// size.
 fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
     match PplArea::of(other) {
         Ok(Some(area)) => {
@@ -46,7 +47,7 @@ fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
     }
 }
 
-/// Does the superblock lie behind the data?
+/// Returns whether the superblock lies behind the data.
 const fn at_end(superblock: &Superblock) -> bool {
     matches!(superblock.version, Version::V1_0 | Version::V0_90)
 }
@@ -87,7 +88,8 @@ impl Room {
         (superblock.data_size >= self.used_sectors).then_some(superblock)
     }
 
-    /// From the superblock to the end of all metadata behind it; or before it, where data does.
+    /// Returns the length from the superblock to the end of all metadata behind it; or before it,
+    /// where data does.
     fn metadata_sectors(self, other: &Superblock) -> u64 {
         let areas = [
             (other.bitmap_sector().map(|_| other.bitmap_offset_sectors), self.bitmap_sectors),

@@ -1,4 +1,4 @@
-//! What a lane reports.
+//! The keeper's side of a lane's reports.
 
 use super::{Keeper, LaneReport};
 use crate::events::ArrayEvent;

@@ -1,4 +1,4 @@
-//! What a keeper knows of where an array's bytes lie.
+//! The layout of an array's bytes, as far as its keeper knows it.
 
 use crate::Role;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ pub use crate::units::UNIT_SECTORS;
 /// The smallest part that is judged and rewritten by itself: 4096 bytes, as in md.
 pub const BLOCK_SECTORS: u64 = 8;
 
-/// What makes up for members that are gone.
+/// Redundancy of a level: it makes up for members that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
     /// Nothing.
@@ -30,8 +30,8 @@ pub struct Strips {
     pub data: Vec<(Role, u64)>,
     /// Holders of sums, and the first row of each.
     pub sums: Vec<(Role, u64)>,
-    /// For each strip of data the places among the sums of those that it is in. When there are
-    /// none at all, it is in all.
+    /// Indexes of the sums that each strip of data is in. When there are none at all, every strip
+    /// is in all sums.
     pub involved: Vec<Vec<usize>>,
 }
 
@@ -45,16 +45,16 @@ impl Strips {
     }
 }
 
-/// The space in which resync, bitmap and locks count, and how members share it. It is md's: rows of
-/// the members (sectors of their data areas), or sectors of the array for raid10.
+/// The space in which resync, bitmap and locks count, and how members share it. As in md, these are
+/// rows of the members (sectors of their data areas), or sectors of the array for raid10.
 pub trait SyncSpace: Debug + Send + Sync {
-    /// What people call the level.
+    /// Returns the level's name for people.
     fn level_name(&self) -> String;
 
     /// Number of roles.
     fn roles(&self) -> u16;
 
-    /// What makes up for members that are gone.
+    /// Returns what makes up for members that are gone.
     fn redundancy(&self) -> Redundancy;
 
     /// Size of the array.
@@ -66,10 +66,10 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Size of the space.
     fn sync_sectors(&self) -> u64;
 
-    /// How high a unit of background work is on each member; it divides the chunk.
+    /// Returns the height of a unit of background work on each member; it divides the chunk.
     fn unit_sectors(&self) -> u64;
 
-    /// How much of the space is left, from here on, of the unit that this is in.
+    /// Returns how much of the space is left, from here on, of the unit that this is in.
     fn unit_left(&self, sector: u64) -> u64 {
         let unit = self.unit_sectors();
         unit - sector % unit
@@ -80,7 +80,8 @@ pub trait SyncSpace: Debug + Send + Sync {
         self.unit_left(row)
     }
 
-    /// What superblocks may say when all units below `sector` are done.
+    /// Returns how far superblocks may say that work has come when all units below `sector` are
+    /// done.
     fn done_below(&self, sector: u64) -> u64 {
         sector
     }
@@ -90,16 +91,16 @@ pub trait SyncSpace: Debug + Send + Sync {
         self.done_below(row)
     }
 
-    /// Is everything still there when these roles are lost?
+    /// Returns whether everything is still there when these roles are lost.
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool;
 
-    /// Do the members' rows lie elsewhere in the space for each role?
+    /// Returns whether the members' rows lie elsewhere in the space for each role.
     fn is_by_role(&self) -> bool {
         false
     }
 
-    /// Where in the space a row of a role lies, and how many sectors the space has from there on;
-    /// asked where rows lie elsewhere for each role.
+    /// Returns where in the space a row of a role lies, and how many sectors the space has from
+    /// there on; called where rows lie elsewhere for each role.
     fn of_row(&self, _role: Role, _row: u64) -> Option<(u64, u64)> {
         None
     }

@@ -9,7 +9,7 @@ use crate::format::journal::BLOCK_SECTORS;
 use crate::status::{ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status};
 
 impl KeeperView<'_> {
-    /// It.
+    /// Returns the status of the array.
     #[must_use]
     pub fn status(self) -> Status {
         let Core { service, metadata, members, .. } = &self.keeper.core;
@@ -94,7 +94,7 @@ fn bitmap(intent: &Intent) -> BitmapStatus {
     }
 }
 
-/// What the keeper knows of a journal.
+/// Returns what the keeper knows of a journal.
 fn journal(members: &Members) -> Option<JournalStatus> {
     let (member, found) = members.iter().find(|(_, member)| member.state == State::Journal)?;
     let size_sectors = found.superblock.data_size / BLOCK_SECTORS * BLOCK_SECTORS;

@@ -1,5 +1,5 @@
-//! How a stop comes to its end: members that answer nothing are not waited for, and the superblocks
-//! say clean.
+//! The end of a stop: members that answer nothing are not waited for, and the superblocks say
+//! clean.
 
 use super::LaneCommand;
 use super::core::Core;
@@ -35,7 +35,7 @@ impl Stop {
             .filter_map(move |(id, since)| Some((id, since.max(begun?).plus_millis(patience_ms))))
     }
 
-    /// When a member that a stop waits for has been silent for too long.
+    /// Returns when a member that a stop waits for has been silent for too long.
     pub(super) fn deadline(&self, core: &Core) -> Option<Instant> {
         self.impatient_since?;
         self.patience(core).map(|(_, until)| until).min()
@@ -47,7 +47,7 @@ impl Stop {
         silent.map(|(id, _)| id).collect()
     }
 
-    /// Is the last checkpoint due? `quiet`: nothing is in flight any more.
+    /// Returns whether the last checkpoint is due. `quiet`: nothing is in flight any more.
     pub(super) fn is_ready(&self, core: &Core, quiet: bool) -> bool {
         let waits = self.command.is_some() && self.ticket.is_none();
         waits && quiet && core.metadata.is_idle()

@@ -1,30 +1,25 @@
-//! What a lane sees of its keeper: nothing of this changes anything.
+//! The view that a lane has of its keeper. Nothing here changes anything.
 
 use super::Keeper;
-use super::admission::Admission;
 use super::command::{Answer, refuse};
-use super::members::{Members, State};
-use super::sync::Copying;
-use crate::action::NewMember;
-use crate::format::Superblock;
-use crate::format::superblock::MAX_SECTOR;
-use crate::refusal::{Invocation, Next, Refusal};
-use crate::{Instant, MemberId, Op, RequestError, Role};
+use super::members::Members;
+use crate::refusal::{Invocation, Next};
+use crate::{Instant, MemberId, Op, RequestError};
 
-/// What a lane sees of its keeper at one moment: the members and how far the array is served, what
-/// superblocks and bitmap say, how far background work is. It owns nothing and changes nothing, and
-/// no field of the keeper is reached through it: a lane that runs beside its keeper can get a copy
-/// of the answers instead.
+/// The keeper as its lane sees it at one moment: the members and how far the array is served, what
+/// superblocks and bitmap say, how far background work is. The view owns nothing and changes
+/// nothing, and no field of the keeper is reached through it: a lane that runs beside its keeper
+/// can get a copy of the answers instead.
 ///
-/// What the lane has reported counts once the keeper has [heard](Keeper::hear) it: a lane looks
-/// only after that.
+/// A report of the lane counts once the keeper has [heard](Keeper::hear) it: a lane looks only
+/// after that.
 #[derive(Clone, Copy, Debug)]
 pub struct KeeperView<'a> {
     pub(super) keeper: &'a Keeper,
 }
 
 impl Keeper {
-    /// What its lane sees of it.
+    /// Returns the lane's view of the keeper.
     #[must_use]
     pub const fn view(&self) -> KeeperView<'_> {
         KeeperView { keeper: self }
@@ -32,7 +27,7 @@ impl Keeper {
 }
 
 impl<'a> KeeperView<'a> {
-    /// Can the level do without any member?
+    /// Returns whether the level can do without any member.
     #[must_use]
     pub fn is_redundant(self) -> bool {
         self.keeper.core.service.redundant
@@ -50,93 +45,87 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.superblock.set_uuid
     }
 
-    /// Is the array served read-only?
+    /// Returns whether the array is served read-only.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         self.keeper.core.service.read_only
     }
 
-    /// Are more members gone than the level can do without?
+    /// Returns whether more members are gone than the level can do without.
     #[must_use]
     pub const fn has_failed(self) -> bool {
         self.keeper.core.service.failed
     }
 
-    /// Can no more writes be served, though reads can?
+    /// Returns whether no more writes can be served, though reads can.
     #[must_use]
     pub const fn writes_over(self) -> bool {
         self.keeper.core.service.writes_over
     }
 
-    /// Do the superblocks say, or are about to say, that something may not fit?
-    #[must_use]
-    pub const fn is_active(self) -> bool {
-        let clean = &self.keeper.core.metadata.clean;
-        clean.active || !clean.on_disk || clean.resynced != MAX_SECTOR
-    }
-
-    /// Has the array been stopped?
+    /// Returns whether the array has been stopped.
     #[must_use]
     pub const fn has_stopped(self) -> bool {
         self.keeper.core.service.stopped
     }
 
-    /// Somebody answers for what sums say of lost data where they may not fit: it was started by
-    /// force, and no resync has come to its end since.
+    /// Returns whether somebody answers for what sums say of lost data where they may not fit: the
+    /// array was started by force, and no resync has come to its end since.
     #[must_use]
     pub const fn is_vouched_for(self) -> bool {
         self.keeper.sync.unsynced.vouched
     }
 
-    /// Is the array being stopped?
+    /// Returns whether the array is being stopped.
     #[must_use]
     pub const fn is_stopping(self) -> bool {
         self.keeper.core.service.stopping
     }
 
-    /// May this write start, which the lane has asked for by
-    /// [`BeginWrite`](super::LaneReport::BeginWrite)? Then superblocks and bitmap of all members
-    /// that live say that there may be one.
+    /// Returns whether a write may start that the lane has asked for by
+    /// [`BeginWrite`](super::LaneReport::BeginWrite): superblocks and bitmap of all members that
+    /// live say that there may be one.
     #[must_use]
     pub fn may_start(self, write: u64) -> bool {
         self.keeper.writes.may_start(write)
     }
 
-    /// May a whole stripe be stored that is not recorded: do the members know that there are such
-    /// ones? It is asked for by [`StoresUnrecorded`](super::LaneReport::StoresUnrecorded).
+    /// Returns whether a whole stripe may be stored that is not recorded: the members know that
+    /// there are such ones. The lane asks for that by
+    /// [`StoresUnrecorded`](super::LaneReport::StoresUnrecorded).
     #[must_use]
     pub fn may_store_unrecorded(self) -> bool {
         self.keeper.core.metadata.may_store_unrecorded()
     }
 
-    /// Where the first record lies that still counts, as the superblock of md's journal says:
-    /// sectors of its data area. `None`: there is no journal.
+    /// Returns where the first record lies that still counts, as the superblock of md's journal
+    /// says: sectors of its data area. `None`: there is no journal.
     #[must_use]
     pub fn journal_tail(self) -> Option<u64> {
         self.keeper.core.metadata.journal.and_then(|journal| journal.told_tail())
     }
 
-    /// Is what did not find room on this member to be tried again?
+    /// Returns whether writes that did not find room on this member are to be tried again.
     #[must_use]
     pub fn waits_for_room(self, id: MemberId) -> bool {
         self.keeper.core.waits_for_room(id)
     }
 
-    /// Is what this member could not read worth rewriting?
+    /// Returns whether sectors that this member could not read are worth rewriting.
     #[must_use]
     pub fn is_worth_mending(self, id: MemberId) -> bool {
         let member = self.keeper.core.members.get(id);
         member.is_some_and(|member| member.state.is_live() && member.state.role().is_some())
     }
 
-    /// Do superblocks say who has failed? Before that nothing is acknowledged.
+    /// Returns whether superblocks tell of all failures. Before that nothing is acknowledged.
     #[must_use]
     pub const fn failures_told(self) -> bool {
         self.keeper.core.metadata.is_done(self.keeper.failures.ticket)
             || self.keeper.core.service.failed
     }
 
-    /// Do they say of all who are in sync that they are?
+    /// Returns whether superblocks tell of all members that became in sync.
     #[must_use]
     pub fn arrivals_told(self) -> bool {
         !self.keeper.core.members.any_arriving()
@@ -146,10 +135,10 @@ impl<'a> KeeperView<'a> {
                 .metadata
                 .running
                 .as_ref()
-                .is_none_or(|update| update.arrivals() == 0)
+                .is_none_or(|update| update.arrivals.is_empty())
     }
 
-    /// May this be asked of the array now?
+    /// Checks that the array takes a request of this kind now.
     ///
     /// # Errors
     /// [`RequestError::ReadOnly`], [`RequestError::Failed`].
@@ -165,7 +154,7 @@ impl<'a> KeeperView<'a> {
         }
     }
 
-    /// Does a part of the array wait for a resync?
+    /// Returns whether a part of the array waits for a resync.
     #[must_use]
     pub const fn has_to_resync(self) -> bool {
         self.keeper.core.metadata.has_to_resync()
@@ -177,13 +166,14 @@ impl<'a> KeeperView<'a> {
         self.keeper.sync.unsynced.any_unnoted(&self.keeper.core)
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    /// Returns whether this range of sync space is known to be in step: nothing of it waits for a
+    /// resync.
     #[must_use]
     pub fn in_step(self, start: u64, end: u64) -> bool {
         self.keeper.sync.unsynced.in_step(&self.keeper.core, start, end)
     }
 
-    /// When to call [`tick`](Keeper::tick) and the drivers at the latest.
+    /// Returns when to call [`tick`](Keeper::tick) and the drivers at the latest.
     #[must_use]
     pub fn deadline(self) -> Option<Instant> {
         let now = self.keeper.core.now;
@@ -218,7 +208,7 @@ impl<'a> KeeperView<'a> {
             && self.keeper.sync.in_flight() == 0
     }
 
-    /// The moment of the last call of [`at`](Self::at).
+    /// The moment of the last call of [`at`](Keeper::at).
     #[must_use]
     pub const fn now(self) -> Instant {
         self.keeper.core.now
@@ -233,13 +223,13 @@ impl<'a> KeeperView<'a> {
         &self.keeper.core.members
     }
 
-    /// Would the array fail without this member?
+    /// Returns whether the array would fail without this member.
     #[must_use]
     pub fn needs(self, id: MemberId) -> bool {
         self.keeper.core.needs(id)
     }
 
-    /// Is there something to compare any part of the array with?
+    /// Returns whether any part of the array can be compared with something.
     pub(crate) fn is_comparable(self) -> bool {
         self.keeper.core.is_comparable()
     }
@@ -250,42 +240,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.iter_live().any(|(_, member)| !member.bad_blocks.is_empty())
     }
 
-    /// Tells whether the member that has this role does not know these rows of its data area.
-    #[must_use]
-    pub fn is_bad(self, role: Role, row: u64, sectors: u64) -> bool {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
-    }
-
-    /// Does who is being given a role keep what it held where the others cannot tell it?
-    #[must_use]
-    pub fn keeps_own(self, role: Role) -> bool {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        holder.is_some_and(|member| member.keeps_own)
-    }
-
-    /// How many of these rows of a role are, from the first on, all bad or all not.
-    #[must_use]
-    pub fn alike(self, role: Role, row: u64, sectors: u64) -> u64 {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        let bad = holder.and_then(|member| {
-            let first = member.absolute(row);
-            let (start, bad) = member.bad_blocks.next_bad(first, sectors)?;
-            Some(if start > first { start - first } else { bad })
-        });
-        bad.unwrap_or(sectors)
-    }
-
     /// Tells whether bad-block logs say durably what is bad, and what is not any more.
     #[must_use]
     pub const fn bad_blocks_told(self) -> bool {
         self.keeper.core.metadata.bad_blocks_told() || self.keeper.core.service.failed
     }
 
-    /// Is anything on any member known or thought to be unreadable?
+    /// Returns whether anything on any member is known or thought to be unreadable.
     #[must_use]
     pub fn doubts_any(self) -> bool {
         self.keeper.core.members.iter().any(|(_, m)| !m.bad_blocks.is_empty() || m.doubts.any())
@@ -302,42 +263,10 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.ticket()
     }
 
-    /// May a unit that was not done as a whole be tried in parts?
+    /// Returns whether a unit that was not done as a whole may be tried in parts.
     #[must_use]
     pub const fn work_goes_on(self) -> bool {
         self.keeper.sync.work_goes_on()
-    }
-
-    /// Can this member be copied to another one while it serves?
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn may_be_copied(self, old: MemberId) -> Answer {
-        self.keeper.sync.check_copying(&self.keeper.core, old).map(|_| ())
-    }
-
-    /// Is this member being copied?
-    #[must_use]
-    pub fn is_copied(self, old: MemberId) -> bool {
-        self.keeper.sync.is_copied(old)
-    }
-
-    /// Has the new one all but a little that the bitmap marks?
-    #[must_use]
-    pub fn little_is_left(self) -> bool {
-        self.keeper.sync.copying.as_ref().is_some_and(Copying::little_is_left)
-    }
-
-    /// Has the old one got something in this range of sync space that the new one has not?
-    #[must_use]
-    pub fn copy_has_not(self, start: u64, end: u64) -> bool {
-        self.keeper.sync.copying.as_ref().is_none_or(|copying| copying.lacks.overlaps(start, end))
-    }
-
-    /// Is whoever takes a role over given what is in this range of sync space?
-    #[must_use]
-    pub fn is_marked(self, start: u64, end: u64) -> bool {
-        self.keeper.core.metadata.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
     }
 
     /// The lowest number that no member has.
@@ -346,97 +275,10 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.free_id()
     }
 
-    /// Was a member of this number failed or removed by a command, and not added since? It does
-    /// not come back by itself.
-    #[must_use]
-    pub fn was_made_faulty(self, number: u32) -> bool {
-        self.keeper.core.metadata.made_faulty.contains(&number)
-    }
-
-    /// As which a device may become a member: a spare keeps its number.
-    #[must_use]
-    pub fn id_for(self, device: &str) -> Option<MemberId> {
-        Admission::new(&self.keeper.core)
-            .spare_called(device)
-            .map(|(id, _)| id)
-            .or_else(|| self.keeper.core.members.free_id())
-    }
-
-    /// Is this a member, be it a faulty one?
-    #[must_use]
-    pub fn knows(self, id: MemberId) -> bool {
-        self.keeper.core.members.get(id).is_some()
-    }
-
-    /// Does nobody hold this role?
-    #[must_use]
-    pub fn is_vacant(self, role: Role) -> bool {
-        self.keeper.core.members.role(role).holder.is_none()
-    }
-
-    /// The spares, as they may become members in a role.
-    pub fn spares(self) -> impl Iterator<Item = NewMember> + use<'a> {
-        let spares =
-            self.keeper.core.members.iter().filter(|(_, member)| member.state == State::Spare);
-        spares.map(|(id, member)| NewMember {
-            member: id,
-            device: member.device.clone(),
-            device_sectors: member.superblock.data_offset + member.superblock.data_size,
-            device_uuid: member.superblock.device_uuid,
-            superblock: None,
-            bad_blocks: None,
-            readd: false,
-        })
-    }
-
-    /// The superblock with which this would become a member in a role that is vacant.
+    /// Checks that members may come and go.
     ///
     /// # Errors
-    /// Why it cannot.
-    pub fn candidate(self, new: &NewMember, role: Role) -> Result<Superblock, Refusal> {
-        Admission::new(&self.keeper.core).joining(new, role).map(|member| member.superblock)
-    }
-
-    /// Does the member that has this role hold all of it?
-    #[must_use]
-    pub fn is_in_sync(self, role: Role) -> bool {
-        self.keeper.core.members.in_sync(role)
-    }
-
-    /// Has the member that has this role been given what belongs in this range of sync space, one
-    /// unit of background work or less? Then it has a part in what is written there; before, it has
-    /// none, and is given it when the work gets there. A unit that is not over counts as done.
-    #[must_use]
-    pub fn is_rebuilt(self, role: Role, start: u64, end: u64) -> bool {
-        let holder = self
-            .keeper
-            .core
-            .members
-            .role(role)
-            .holder
-            .and_then(|id| self.keeper.core.members.get(id));
-        match holder.map(|member| member.state) {
-            Some(State::InSync { .. }) => true,
-            Some(State::Rebuilding { offset, .. }) => {
-                let space = &self.keeper.core.space;
-                let row = if space.is_by_role() {
-                    space.row_of(role, start).map(|row| row + space.rows_left(row))
-                } else {
-                    Some(end)
-                };
-                let id = self.keeper.core.members.role(role).holder;
-                let done =
-                    id.and_then(|id| self.keeper.sync.recovered(id)).unwrap_or(0).max(offset);
-                row.is_some_and(|row| row <= done)
-            }
-            _ => false,
-        }
-    }
-
-    /// May members come and go?
-    ///
-    /// # Errors
-    /// Why not.
+    /// The reason why they may not.
     pub fn is_changeable(self) -> Answer {
         if self.keeper.core.service.read_only {
             return refuse("the array is read-only", "assemble it without --readonly");

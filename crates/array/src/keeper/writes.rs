@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// if its update is still to come, and goes on when that is [told](Self::told).
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// One more than the latest.
+    /// One more than the latest number.
     known: u64,
     /// Number and update of those that wait, the oldest first.
     waiting: VecDeque<(u64, u64)>,
@@ -26,7 +26,7 @@ impl Writes {
         self.waiting.retain(|(_, update)| *update > done);
     }
 
-    /// May this write start?
+    /// Returns whether this write may start.
     pub(super) fn may_start(&self, number: u64) -> bool {
         let waits = || self.waiting.binary_search_by_key(&number, |(number, _)| *number).is_ok();
         number < self.known && !waits()

@@ -1,10 +1,11 @@
-//! How a level lays its strips: the numbers as they stand in superblocks, the names as mdadm takes
-//! and prints them.
+//! Layouts of levels: the numbers as they stand in superblocks, the names as mdadm takes and prints
+//! them.
 
 use super::Level;
 use crate::refusal::{Advised, Next};
 
-/// How raid5 and raid6 rotate parity. The names are mdadm's, the numbers the kernel's.
+/// The ways in which raid5 and raid6 rotate parity. The names are mdadm's, the numbers the
+/// kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ParityLayout {
@@ -57,7 +58,7 @@ impl ParityLayout {
         Self::ParityFirst6,
     ];
 
-    /// Does the level have this layout?
+    /// Returns whether the level has this layout.
     #[must_use]
     pub const fn fits(self, level: Level) -> bool {
         match level {
@@ -67,7 +68,7 @@ impl ParityLayout {
         }
     }
 
-    /// Is Q always on the last member, and the rest a raid5?
+    /// Returns whether Q is always on the last member, and the rest a raid5.
     #[must_use]
     pub const fn keeps_q_apart(self) -> bool {
         self as u32 >= Self::LeftAsymmetric6 as u32
@@ -106,7 +107,7 @@ impl ParityLayout {
     }
 }
 
-/// How raid10 spreads copies: `near * far` of each chunk.
+/// The way in which raid10 spreads copies: `near * far` of each chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Raid10Layout {
     /// Copies side by side.
@@ -151,8 +152,8 @@ impl Raid10Layout {
         }
     }
 
-    /// Does this layout store every chunk, each copy on a member of its own, on so many members?
-    /// md starts some arrays that do not, and they lose data.
+    /// Checks that this layout stores every chunk, each copy on a member of its own, on so many
+    /// members. md starts some arrays that do not, and they lose data.
     ///
     /// # Errors
     /// The reason.
@@ -244,7 +245,7 @@ pub enum Layout {
     Raid10(Raid10Layout),
 }
 
-/// Why a layout cannot be.
+/// The reason why a layout cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A superblock names a layout that its level does not have.
@@ -260,9 +261,9 @@ pub enum LayoutError {
     Name {
         /// Level.
         level: Level,
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The names that there are.
         choices: &'static str,
     },
     /// raid10 with fewer than two copies, or more copies than members.
@@ -295,7 +296,7 @@ impl Advised for LayoutError {
 }
 
 impl Layout {
-    /// What `create` takes when nothing is said; mdadm's defaults.
+    /// Returns the layout that `create` takes when nothing is said; mdadm's defaults.
     #[must_use]
     pub const fn default_for(level: Level) -> Self {
         match level {

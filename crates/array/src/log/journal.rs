@@ -1,7 +1,7 @@
-//! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for three: a journal
-//! whose first block cannot be trusted is not taken for an empty one; a block that is the next one,
-//! as it was written, and cannot be followed is no end, since what comes after it was acknowledged,
-//! too; and no payload is believed beyond its block.
+//! Reading a journal, by the rules of the kernel's `raid5-cache.c`, but for three: a journal whose
+//! first block cannot be trusted is not taken for an empty one; a block that is the next one, as it
+//! was written, and cannot be followed is no end, since what comes after it was acknowledged, too;
+//! and no payload is believed beyond its block.
 
 use crate::Role;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::format::journal::{
 };
 use crate::geometry::{Geometry, Strip};
 
-/// Where a journal lies on its device, and where the first record is that counts.
+/// The place of a journal on its device, and of the first record that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalArea {
     /// First sector on the device.
@@ -25,7 +25,7 @@ pub struct JournalArea {
 }
 
 impl JournalArea {
-    /// That of the journal device with this superblock.
+    /// Returns the area of the journal device with this superblock.
     ///
     /// # Errors
     /// When the superblock says what cannot be: the reason, for people.
@@ -46,21 +46,21 @@ impl JournalArea {
 /// A page that is to be brought in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Whose.
+    /// Role of the member.
     pub role: Role,
-    /// Where: a sector of the member's data area.
+    /// Sector of the member's data area.
     pub row: u64,
-    /// Where it lies in the journal.
+    /// Position in the journal.
     pub position: u64,
 }
 
 /// Pages of data without parity that are recorded anew together.
 pub const MOVED_PAGES: u64 = 16;
 
-/// What is to be done by a journal.
+/// The work that a journal leaves to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalScan {
-    /// Where it lies.
+    /// Area of the journal.
     pub area: JournalArea,
     /// Position behind the last block that counts.
     pub end: u64,
@@ -68,69 +68,70 @@ pub struct JournalScan {
     pub next_seq: u64,
     /// Blocks that count.
     pub blocks: u64,
-    /// To be written as they are.
+    /// Pages to be written as they are.
     pub pages: Vec<Page>,
     /// Data without parity, as an array leaves it whose journal writes back: sectors of the array,
     /// and where they lie in the journal. To be written after the pages, with parity.
     pub data: Vec<(u64, u64)>,
 }
 
-/// One block of a journal, as it is found.
+/// A block of a journal, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The block.
     pub block: MetaBlock,
-    /// Which of its pages are not as they were written, counted over all payloads.
+    /// Pages that are not as they were written, counted over all payloads.
     pub damaged: Vec<usize>,
     /// All of what it tells of is within the array.
     pub is_within: bool,
 }
 
 impl Found {
-    /// Is it to be brought in place? Nothing counts behind a block that is not.
+    /// Returns whether the block is to be brought in place. Nothing counts behind a block that is
+    /// not.
     #[must_use]
     pub const fn counts(&self) -> bool {
         self.damaged.is_empty() && self.is_within
     }
 }
 
-/// Why a journal ends where it does: what is wrong with the block that would be next.
+/// The reason why a journal ends where it does: the fault of the block that would be next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalEnd {
     /// All of the ring is in use.
     #[error("the ring is full")]
     Full,
-    /// It is none.
+    /// The bytes are no block.
     #[error(transparent)]
     NoBlock(#[from] JournalError),
-    /// It is the next one, as it was written, and says what cannot be.
+    /// The block is the next one, as it was written, and says what cannot be.
     #[error("{0}")]
     Impossible(JournalError),
-    /// It says that it lies at another position.
+    /// The block says that it lies at another position.
     #[error("it is of another place: sector {0}")]
     OtherPlace(u64),
-    /// It is from another time.
+    /// The block is from another time.
     #[error("it has sequence number {found}, and {expected} would be next")]
     OtherSeq {
-        /// What it has.
+        /// Its sequence number.
         found: u64,
-        /// What follows the block before.
+        /// The sequence number that follows the block before.
         expected: u64,
     },
     /// Its pages would lie over the first blocks.
     #[error("its pages do not fit between it and the tail")]
     TooLong,
-    /// It was not recorded completely, or has changed since.
+    /// The block was not recorded completely, or has changed since.
     #[error("it has a page that is damaged")]
     Damaged,
-    /// It is of an array of another shape.
+    /// The block is of an array of another shape.
     #[error("it tells of what is not within the array")]
     Beyond,
 }
 
 impl JournalEnd {
-    /// Was the block recorded completely, and cannot be followed? What it tells of may have been
-    /// acknowledged.
+    /// Returns whether the block was recorded completely, and cannot be followed. Its writes may
+    /// have been acknowledged.
     const fn is_impossible(self) -> bool {
         matches!(self, Self::Impossible(_) | Self::TooLong | Self::Beyond)
     }
@@ -144,13 +145,13 @@ pub struct Blocks<'a> {
     read: &'a mut ReadSectors<'a>,
     position: u64,
     seq: Option<u64>,
-    /// How much of the ring is left.
+    /// Sectors of the ring that are left.
     left: u64,
     end: Option<(u64, JournalEnd)>,
 }
 
 impl<'a> Blocks<'a> {
-    /// From the tail on.
+    /// Begins at the tail.
     pub fn new(
         area: JournalArea,
         set_uuid: [u8; 16],
@@ -161,11 +162,11 @@ impl<'a> Blocks<'a> {
         Self { area, set_uuid, geometry, read, position, seq: None, left, end: None }
     }
 
-    /// The next block; the last one may be one that does not [count](Found::counts). `None` where
-    /// the journal [ends](Self::end).
+    /// Returns the next block; the last one may be one that does not [count](Found::counts). `None`
+    /// where the journal [ends](Self::end).
     ///
     /// # Errors
-    /// Why the device cannot be read.
+    /// The reason why the device cannot be read.
     pub fn next_block(&mut self) -> Result<Option<Found>, String> {
         if self.end.is_some() {
             return Ok(None);
@@ -192,7 +193,7 @@ impl<'a> Blocks<'a> {
         Ok(Some(Found { block, damaged, is_within }))
     }
 
-    /// Where it ends and why, once it does.
+    /// Returns where the journal ends and why, once it does.
     #[must_use]
     pub const fn end(&self) -> Option<(u64, JournalEnd)> {
         self.end
@@ -258,12 +259,12 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// What a block takes of the ring, with its pages.
+/// Returns how many sectors of the ring a block takes, with its pages.
 fn sectors(block: &MetaBlock) -> u64 {
     (1 + block.pages() as u64) * BLOCK_SECTORS
 }
 
-/// Is what a payload tells of within the array?
+/// Returns whether the payload is within the array.
 fn fits(payload: &Payload, geometry: &Geometry) -> bool {
     let within = |sector: u64, pages: usize, size: u64| {
         let end = sector.checked_add(pages as u64 * BLOCK_SECTORS);
@@ -298,7 +299,7 @@ impl JournalScan {
     /// Reads a journal.
     ///
     /// # Errors
-    /// Why it cannot be read or trusted, for people.
+    /// The reason why it cannot be read or trusted, for people.
     pub fn read(
         area: JournalArea,
         set_uuid: [u8; 16],
@@ -330,8 +331,8 @@ impl JournalScan {
         Ok(Self { area, end, next_seq, blocks: count, pages, data })
     }
 
-    /// Can the data without parity be recorded anew behind all else, before that is forgotten?
-    /// They are recorded [so many](MOVED_PAGES) at a time.
+    /// Returns whether the data without parity can be recorded anew behind all else, before they
+    /// are forgotten. These are recorded [so many](MOVED_PAGES) at a time.
     #[must_use]
     pub const fn has_room_to_move(&self) -> bool {
         let pages = self.data.len() as u64;
@@ -342,19 +343,19 @@ impl JournalScan {
         pages == 0 || !full && used + needed <= self.area.sectors
     }
 
-    /// Is there anything to be brought in place?
+    /// Returns whether there is nothing to be brought in place.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.data.is_empty()
     }
 }
 
-/// What was recorded of each stripe, and not yet of its parity.
+/// The records of each stripe that are not followed by its parity.
 struct Stripes<'a> {
     geometry: &'a Geometry,
     /// Data recorded since the last parity, by row and role: sector of the array, and position.
     data: BTreeMap<(u64, Role), (u64, u64)>,
-    /// To be written as they are.
+    /// Pages to be written as they are.
     pages: BTreeMap<(u64, Role), u64>,
 }
 
@@ -411,7 +412,7 @@ impl<'a> Stripes<'a> {
         }
     }
 
-    /// What was recorded of a row counts no more.
+    /// Forgets the records of a row: they count no more.
     fn forget(&mut self, row: u64) {
         let keys = (row, Role(0))..=(row, Role(u16::MAX));
         let places: Vec<_> = self.data.range(keys.clone()).map(|(place, _)| *place).collect();

@@ -1,5 +1,5 @@
-//! What the logs of an array that is not running tell: which parity, or which writes, are to be
-//! brought in place. Nothing is written here.
+//! Logs of an array that is not running: they tell which parity, or which writes, are to be brought
+//! in place. Nothing is written here.
 //!
 //! - `ppl`: the partial parity logs of RAID 5, one on each member
 //! - `journal`: the journal of RAID 4, 5 and 6, on a device of its own
@@ -11,5 +11,5 @@ pub mod ppl;
 const MAX_READ_BYTES: u32 = 1 << 20;
 
 /// Reads sectors of a device: the first one, and how many bytes, whole sectors and a mebibyte at
-/// most. It answers with so many bytes, or with the reason why it cannot.
+/// most. The answer is so many bytes, or the reason why it cannot.
 pub type ReadSectors<'a> = dyn FnMut(u64, u32) -> Result<Vec<u8>, String> + 'a;

@@ -1,13 +1,13 @@
-//! What partial parity logs tell, by the rules of the kernel's `raid5-ppl.c`.
+//! Reading partial parity logs, by the rules of the kernel's `raid5-ppl.c`.
 //!
-//! Of a log only the last unit counts: when it was recorded, all of the one before was in place and
-//! durable. Its partial parity and what the strips that changed hold now make the parity, whatever
-//! of them had arrived.
+//! Only the last unit of a log counts: when it was recorded, all of the one before was in place and
+//! durable. Its partial parity and the strips that changed, as they are now, make the parity,
+//! whatever of them had arrived.
 //!
 //! In two cases the kernel asks for a resync where there is nothing to bring in place, and an array
 //! that is degraded could not have one: a unit at the start of the area, or its partial parity,
-//! that is not whole. It was being recorded; nothing of it had been written. It may be damaged,
-//! too, so with all members there a resync follows here as well.
+//! that is not whole. Such a unit was being recorded; nothing of it had been written. But since it
+//! may be damaged, too, with all members there a resync follows here as well.
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::Role;
@@ -18,7 +18,7 @@ use crate::geometry::{Geometry, Strip};
 /// A header in sectors.
 const HEADER_SECTORS: u64 = HEADER_BYTES as u64 / SECTOR_BYTES;
 
-/// What the log of one member tells.
+/// Findings in the log of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PplScan {
     /// The latest generation that any unit in the area has; 0 without any.
@@ -29,8 +29,8 @@ pub struct PplScan {
     pub blank: bool,
     /// The last unit was not recorded completely.
     pub torn: bool,
-    /// A unit was recorded completely and says what cannot be. It may tell of later writes than the
-    /// ones before it, so none of them counts.
+    /// A unit was recorded completely and says what cannot be. Since it may tell of later writes
+    /// than the ones before it, none of them counts.
     pub impossible: bool,
 }
 
@@ -38,7 +38,7 @@ impl PplScan {
     /// Reads the log of a member.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     pub fn read(
         area: PplArea,
         set_uuid: [u8; 16],
@@ -83,48 +83,48 @@ impl PplScan {
     }
 }
 
-/// What a unit is to a recovery.
+/// The standing of a unit in a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitStanding {
     /// A later one follows: what it tells of is in place.
     Replaced,
-    /// It is the last one.
+    /// The unit is the last one.
     Counts,
-    /// It is from an earlier round through the area.
+    /// The unit is from an earlier round through the area.
     Older,
 }
 
 /// A unit of a log, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Where it begins, in sectors from the start of the area.
+    /// Start of the unit, in sectors from the start of the area.
     pub at: u64,
     /// Its header.
     pub header: PplHeader,
-    /// What it is to a recovery.
+    /// Standing in a recovery.
     pub standing: UnitStanding,
 }
 
-/// Why no further unit follows: what is wrong with what would be the next one.
+/// The reason why no further unit follows: the fault of what would be the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PplEnd {
-    /// There is no room for a header.
+    /// The area has no room for another header.
     #[error("the area ends")]
     Full,
     /// The area has room for one alone.
     #[error("the area is no ring: each unit begins at its start")]
     NoRing,
-    /// It is none.
+    /// The bytes are no header.
     #[error(transparent)]
     NoHeader(#[from] PplError),
-    /// It is longer than what is left of the area.
+    /// The unit is longer than what is left of the area.
     #[error("its partial parity does not fit into the area")]
     TooLong,
 }
 
 impl PplEnd {
-    /// Was the unit recorded completely, and says what cannot be? It may tell of later writes than
-    /// those before it.
+    /// Returns whether the unit was recorded completely, and says what cannot be. Such a unit may
+    /// tell of later writes than those before it.
     const fn is_impossible(self) -> bool {
         match self {
             Self::NoHeader(error) => error.is_whole(),
@@ -153,15 +153,15 @@ enum UnitsState {
 }
 
 impl<'a> Units<'a> {
-    /// From the start on.
+    /// Begins at the start of the area.
     pub fn new(area: PplArea, set_uuid: [u8; 16], read: &'a mut ReadSectors<'a>) -> Self {
         Self { area, set_uuid, read, state: UnitsState::New, end: None }
     }
 
-    /// The next unit; `None` where they [end](Self::end).
+    /// Returns the next unit; `None` where they [end](Self::end).
     ///
     /// # Errors
-    /// Why the device cannot be read.
+    /// The reason why the device cannot be read.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, String> {
         let state = std::mem::replace(&mut self.state, UnitsState::Over);
         let (at, header, counted) = match state {
@@ -191,16 +191,17 @@ impl<'a> Units<'a> {
         Ok(Some(Unit { at, header, standing }))
     }
 
-    /// Where they end and why, once they do: in sectors from the start of the area.
+    /// Returns where the units end and why, once they do: in sectors from the start of the area.
     #[must_use]
     pub const fn end(&self) -> Option<(u64, PplEnd)> {
         self.end
     }
 
-    /// Of each entry of a unit: is its partial parity as it was recorded? True where it has none.
+    /// Checks the partial parity of each entry of a unit: true where it is as it was recorded, or
+    /// where there is none.
     ///
     /// # Errors
-    /// Why the device cannot be read.
+    /// The reason why the device cannot be read.
     pub fn whole_entries(&mut self, unit: &Unit) -> Result<Vec<bool>, String> {
         let mut sector = self.area.sector + unit.at + HEADER_SECTORS;
         let mut whole = Vec::with_capacity(unit.header.entries.len());
@@ -275,16 +276,15 @@ pub struct PplFix {
     pub data: Vec<Role>,
     /// The first of the rows, a sector of the members' data areas.
     pub row: u64,
-    /// How many sectors.
+    /// Number of sectors.
     pub sectors: u32,
-    /// What the strips that did not change add up to; empty where all changed.
+    /// Sum of the strips that did not change; empty where all changed.
     pub partial_parity: Vec<u8>,
 }
 
-/// What is to be made anew by the entry of a log. `held`: how many rows of a role are there, from
-/// the
-/// first on. Rows are left out of which a strip is not there that changed: what it held was being
-/// written, and nobody else tells of it.
+/// Returns the parity that is to be made anew by the entry of a log. `held`: how many rows of a
+/// role are there, from the first on. Rows are left out where a strip that changed is not there:
+/// its content was being written, and nobody else tells it.
 ///
 /// # Errors
 /// When the entry does not fit the array: the reason, for people.
@@ -348,14 +348,14 @@ fn parity_role(entry: &PplEntry, row: u64, geometry: &Geometry) -> Result<Role, 
 pub struct EntryRows {
     /// The first of them, a sector of the members' data areas.
     pub row: u64,
-    /// How many sectors.
+    /// Number of sectors.
     pub sectors: u64,
     /// The roles whose strips change in the first row.
     pub data: Vec<Role>,
 }
 
 impl EntryRows {
-    /// Those of this entry.
+    /// Returns the rows of this entry.
     ///
     /// # Errors
     /// When the entry does not fit the array: the reason, for people.
@@ -370,14 +370,14 @@ impl EntryRows {
 }
 
 impl PplFix {
-    /// Do more rows fit behind it? No fix is higher than a unit of other work.
+    /// Returns whether more rows fit behind it. No fix is higher than a unit of other work.
     fn continues_at(&self, row: u64) -> bool {
         let end = self.row + u64::from(self.sectors);
         end == row && !end.is_multiple_of(FIX_SECTORS)
     }
 }
 
-/// What an entry covers, as the kernel reads it.
+/// The shape of an entry, as the kernel reads it.
 struct EntryShape {
     first: u64,
     /// The array sector behind the last.
@@ -420,7 +420,8 @@ impl EntryShape {
         Ok(Self { first, end, strips, strip_sectors, step })
     }
 
-    /// Where the strips lie that change so many sectors behind the first. They are in one row.
+    /// Returns where the strips lie that change so many sectors behind the first. All of them are
+    /// in one row.
     fn strips(&self, at: u64, geometry: &Geometry) -> Result<Vec<Strip>, String> {
         let chunk = u64::from(geometry.chunk_sectors());
         let sectors = (0..self.strips).map(|strip| self.first + at + strip * chunk);

@@ -7,12 +7,12 @@ use super::{Plan, Rows, Unrecoverable, form};
 use crate::code::{Cell, Recovery, Step};
 use crate::{Buf, MemberId};
 
-/// Which strips are in memory, or will be.
+/// Strips that are in memory, or will be.
 pub type Held = BTreeMap<Cell, Buf>;
 
-/// How strips come into memory: some are read, then those that are lost are formed, one after the
-/// other. [`new`](Self::new) finds out, [`strips`](Self::strips) says how much memory that takes,
-/// and [`plan`](Self::plan) uses it.
+/// The way in which strips come into memory: some are read, then those that are lost are formed,
+/// one after the other. [`new`](Self::new) finds the way, [`strips`](Self::strips) says how much
+/// memory that takes, and [`plan`](Self::plan) uses it.
 #[derive(Debug)]
 pub struct Fetch {
     reads: BTreeSet<Cell>,
@@ -20,9 +20,9 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// How the `wanted` strips, by the numbers of their cells, come to those that are held. With a
-    /// choice of sums, those for which least has to be read, from the members that have less to do
-    /// by their `load`.
+    /// Finds how the `wanted` strips, by the numbers of their cells, are added to those that are
+    /// held. With a choice of sums, it takes those for which least has to be read, from the members
+    /// that have less to do by their `load`.
     ///
     /// # Errors
     /// [`Unrecoverable`] when more is lost than comes back, or the sums do not tell what it was.
@@ -45,13 +45,13 @@ impl Fetch {
         Ok(Self { reads, steps: recovery.steps().to_vec() })
     }
 
-    /// How many strips come into memory.
+    /// Returns how many strips come into memory.
     #[must_use]
     pub fn strips(&self) -> usize {
         self.reads.len() + self.steps.len()
     }
 
-    /// Plans it, in memory for so many strips. They are held from now on.
+    /// Plans the reads and computations, in memory for so many strips. These are held from now on.
     pub fn plan(&self, view: &StripeView, rows: Rows, held: &mut Held, bufs: Vec<Buf>) -> Plan {
         let mut plan = Plan::default();
         let formed = self.steps.iter().map(|step| step.cell);
@@ -67,7 +67,7 @@ impl Fetch {
     }
 }
 
-/// How these cells come back, which cannot be read.
+/// Finds how these cells come back, which cannot be read.
 fn recovery(
     view: &StripeView,
     lost: &BTreeSet<Cell>,

@@ -70,17 +70,17 @@ pub(crate) fn check(
     something.then_some(ComparePlan { plan, copies: held, unread })
 }
 
-/// Which copy is right, by index.
+/// Verdict on copies, by index: the right one, and those that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) right: usize,
-    /// Those that are not like it.
+    /// Copies that are not like it.
     pub(crate) differing: Vec<usize>,
     /// The one that all others outvote.
     pub(crate) wrong: Option<usize>,
 }
 
-/// What the comparisons of a plan of [`check`] say: the copy that more than half of the copies are
+/// Judges the comparisons of a plan of [`check`]: the copy that more than half of the copies are
 /// like is right; without such, or with too few comparisons to tell, the first, as in md.
 pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> Verdict {
     let pair = |a: usize, b: usize| {

@@ -29,33 +29,33 @@ pub struct Place {
     pub sector: u64,
 }
 
-/// What can be done with one role's strip in the unit being planned.
+/// The ways to read and write one role's strip in the unit being planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleView {
-    /// Where valid contents can be read.
+    /// Place from which valid contents can be read.
     pub reader: Option<Place>,
-    /// Who should have valid contents and cannot read them.
+    /// The member that should have valid contents and cannot read them.
     pub unreadable: Option<MemberId>,
     /// Its bad-block log says of all of it that it cannot.
     pub noted: bool,
-    /// Who must be written: the role's holder and its replacement.
+    /// Places that must be written: those of the role's holder and its replacement.
     pub writers: [Option<Place>; 2],
 }
 
 impl RoleView {
-    /// Does anybody hold the strip, or should?
+    /// Returns whether any member holds the strip, or should.
     #[must_use]
     pub fn writable(&self) -> bool {
         self.writers.iter().any(Option::is_some)
     }
 }
 
-/// One I/O of a plan.
+/// An I/O of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
     /// Member.
     pub member: MemberId,
-    /// What it does.
+    /// The operation.
     pub op: IoOp,
 }
 
@@ -64,7 +64,7 @@ pub struct MemberIo {
 pub struct Plan {
     /// Side by side, before everything else.
     pub reads: Vec<MemberIo>,
-    /// One after the other.
+    /// Computations, one after the other.
     pub computes: VecDeque<Compute>,
     /// Side by side, after everything else.
     pub writes: Vec<MemberIo>,
@@ -72,14 +72,14 @@ pub struct Plan {
     pub sums: Vec<PlannedSum>,
 }
 
-/// What a write makes of rows of a sum.
+/// New rows of a sum, as a write makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedSum {
     /// Its cell, by number.
     pub strip: usize,
     /// The rows.
     pub rows: Rows,
-    /// Where it is when all is computed.
+    /// Source of the rows when all is computed.
     pub source: parity::Source,
 }
 
@@ -97,19 +97,19 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// From `start` up to `end`, in sectors.
+    /// Returns the rows from `start` up to `end`, in sectors.
     #[must_use]
     pub const fn new(start: u32, end: u32) -> Self {
         Self { start, end }
     }
 
-    /// How many sectors they are.
+    /// Returns the number of sectors.
     #[must_use]
     pub const fn sectors(self) -> u32 {
         self.end - self.start
     }
 
-    /// These rows of a buffer whose first byte is row 0.
+    /// Returns these rows of a buffer whose first byte is row 0.
     pub fn of(self, slot: Buf) -> Buf {
         let sector = SECTOR_BYTES as u32;
         slot.slice(self.start * sector, self.sectors() * sector)
@@ -193,7 +193,7 @@ impl Plan {
     }
 }
 
-/// What copies a buffer into another one as long.
+/// Returns the computation that copies a buffer into another one as long.
 pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
     Compute::Sum {
         inputs: smallvec![from],
@@ -203,7 +203,7 @@ pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
     }
 }
 
-/// What forms a sum of strips in memory.
+/// Returns the computation that forms a sum of strips in memory.
 fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
     Compute::Sum {
         inputs: terms.iter().map(|term| strip(term.cell)).collect(),
@@ -216,14 +216,14 @@ fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
 /// Strips of scratch: so many are held without an allocation.
 pub type Strips = SmallVec<[Buf; 10]>;
 
-/// What one plan is made with: scratch strips, given back as a whole when the plan ends, and what
-/// was found out about codes, while it is made.
+/// Material of one plan: scratch strips, given back as a whole when the plan ends, and findings
+/// about codes, while it is made.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// How cells came back before.
+    /// Earlier findings how cells come back.
     pub answers: Answers,
     bufs: Strips,
-    /// What one of them is cut into, and how long a part is.
+    /// Number of parts that each strip is cut into, and the length of a part.
     parts: usize,
     part_bytes: u32,
     /// The first so many parts are free.
@@ -231,7 +231,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// None is taken yet of those that are free.
+    /// Takes over free strips, of which none is taken yet.
     #[must_use]
     pub fn new(free: Strips, answers: Answers) -> Self {
         Self::in_parts(free, u32::MAX, answers)
@@ -246,7 +246,7 @@ impl Taken {
         Self { answers, free: free.len() * parts, bufs: free, parts, part_bytes }
     }
 
-    /// One more strip.
+    /// Takes one more strip.
     ///
     /// # Panics
     /// When a planner takes more than one for each cell and one more: a planner bug.
@@ -257,7 +257,7 @@ impl Taken {
         self.bufs[self.free / self.parts].slice(part * self.part_bytes, self.part_bytes)
     }
 
-    /// What was set aside.
+    /// Returns how many bytes were set aside.
     pub fn bytes(&self) -> u64 {
         self.bufs.iter().map(|buf| u64::from(buf.len)).sum()
     }

@@ -13,13 +13,13 @@ use crate::Buf;
 use crate::action::{Coefs, Compute, Inputs, Outputs};
 use crate::code::{Cell, Equation, KnownCode, Part, Strategy, StripeCode, Term};
 
-/// How many sums are formed at once at most.
+/// The number of sums that are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
 
 /// With up to so many strips of data, a plan is made without an allocation.
 const FEW: usize = 8;
 
-/// What the data strips of a unit are to hold, where that is new.
+/// New contents of the data strips of a unit, where there are any.
 type Covered = SmallVec<[Option<Source>; FEW]>;
 
 /// The strips of one unit.
@@ -27,7 +27,7 @@ type Covered = SmallVec<[Option<Source>; FEW]>;
 pub struct StripeView {
     /// Its code.
     pub code: Arc<KnownCode>,
-    /// What can be done with each cell, by its number.
+    /// The view of each cell, by its number.
     pub cells: Vec<RoleView>,
     /// The sums are known to fit the data, so a delta may be applied to them.
     pub parity_valid: bool,
@@ -43,13 +43,13 @@ impl StripeView {
         self.code.data().len()
     }
 
-    /// Is it one of data?
+    /// Returns whether the strip is one of data.
     #[must_use]
     pub fn is_data(&self, strip: usize) -> bool {
         strip < self.data_strips()
     }
 
-    /// How many sums a strip is part of.
+    /// Returns how many sums a strip is part of.
     pub fn sums_of(&self, strip: usize) -> usize {
         self.code.involved(self.code.cell(strip)).len()
     }
@@ -63,7 +63,7 @@ impl StripeView {
         (0..self.cells.len()).filter(|&strip| self.cells[strip].reader.is_none()).collect()
     }
 
-    /// Can data be computed that is lost?
+    /// Checks that lost data can be computed.
     ///
     /// # Errors
     /// [`Unrecoverable`] when some is lost, and the sums do not tell what it was.
@@ -89,7 +89,7 @@ pub(super) fn sets<'a, 'b>(
     equations.chunk_by(|a, b| alike(a, b)).flat_map(|set| set.chunks(MAX_OUTPUTS))
 }
 
-/// Are these sums of the same data?
+/// Returns whether these are sums of the same data.
 fn alike(a: &Equation, b: &Equation) -> bool {
     a.terms.iter().map(|term| term.cell).eq(b.terms.iter().map(|term| term.cell))
 }
@@ -105,7 +105,7 @@ pub struct Segment {
     pub source: Source,
 }
 
-/// Where new contents come from.
+/// Source of new contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A buffer as long as the rows.
@@ -132,7 +132,7 @@ impl<'a> Slots<'a> {
         *self.strips[strip].get_or_insert_with(|| self.taken.take())
     }
 
-    /// One that belongs to no strip.
+    /// Takes a slot that belongs to no strip.
     pub(super) fn spare(&mut self) -> Buf {
         self.taken.take()
     }
@@ -296,8 +296,8 @@ impl Cut<'_> {
         self.write_sums(plan, slots, &held);
     }
 
-    /// Sums from their old values and the change of what is covered. Those that cannot be read are
-    /// noted as unknown, and stay so.
+    /// Makes sums from their old values and the change of what is covered. Sums that cannot be read
+    /// are noted as unknown, and stay so.
     fn delta(&self, plan: &mut Plan, slots: &mut Slots) {
         let code = &self.view.code;
         for index in 0..self.covered.len() {
@@ -381,7 +381,7 @@ pub(super) fn read_strip(
     }
 }
 
-/// Is this part of a slot already being read?
+/// Returns whether this part of a slot is already being read.
 fn reads_into(plan: &Plan, buf: Buf) -> bool {
     plan.reads.iter().any(|io| match io.op {
         crate::IoOp::Read { buf: held, .. } => {

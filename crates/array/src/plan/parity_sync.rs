@@ -12,7 +12,7 @@ use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Step, StripeCode, Term, d
 pub struct Target {
     /// The strip.
     pub strip: usize,
-    /// Where it goes.
+    /// Destination.
     pub place: Place,
 }
 
@@ -49,8 +49,8 @@ pub fn rebuild(
     Ok(plan)
 }
 
-/// Plans the bringing of a strip into memory: read where it can be, computed otherwise. It, and the
-/// plan.
+/// Plans the bringing of a strip into memory: read where it can be, computed otherwise. Returns the
+/// plan and the strip.
 ///
 /// # Errors
 /// As for [`rebuild`].
@@ -85,7 +85,7 @@ fn bring_back(
     recover(view, rows, lost, &outputs, plan, slots)
 }
 
-/// What a check of one unit needs to go on: its plan and where the strips lie in scratch.
+/// The basis on which a check of one unit goes on: its plan and where the strips lie in scratch.
 #[derive(Debug)]
 pub struct CheckPlan {
     /// Reads every strip that can be; what its computations find is for [`differing`].
@@ -129,8 +129,8 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
     CheckPlan { plan, strips }
 }
 
-/// What compares the sums in these strips with the data in them. Sums that are not checked all at
-/// once are `made` one after the other; what is found is for [`differing`].
+/// Returns the computations that compare the sums in these strips with the data in them. Sums that
+/// are not checked all at once are `made` one after the other. The findings are for [`differing`].
 pub fn fits(code: &StripeCode, strips: &[Buf], made: impl FnOnce() -> Buf) -> Vec<Compute> {
     let (data, sums) = strips.split_at(code.data().len());
     if let Some(q_coefs) = checked_at_once(code) {
@@ -182,8 +182,8 @@ pub fn restore(view: &StripeView, strip: usize, rows: Rows, strips: &[Buf]) -> P
     plan
 }
 
-/// Which strip a mismatch says is wrong. A resync after a crash always trusts the data: a torn
-/// stripe write leaves new data behind, and nobody knows how much of it.
+/// Returns the strip that is wrong according to a mismatch. A resync after a crash always trusts
+/// the data: a torn stripe write leaves new data behind, and nobody knows how much of it.
 pub fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
     let differs = |equation| u64::from(differing(code, checked, equation) != 0);
     let differs: Vec<u64> = (0..code.equations().len()).map(differs).collect();
@@ -196,7 +196,7 @@ pub fn wrong_strip(code: &StripeCode, checked: &[Checked]) -> Option<usize> {
 }
 
 /// Plans the comparison of what the equations in doubt say of each suspect, from the strips in
-/// memory and in memory for two more. What is found is for [`tell`].
+/// memory and in memory for two more. The findings are for [`tell`].
 pub fn tell_apart(code: &StripeCode, strips: &[Buf], doubts: &[Doubt], [a, b]: [Buf; 2]) -> Plan {
     let mut plan = Plan::default();
     for doubt in doubts {
@@ -243,7 +243,7 @@ pub fn right(code: &StripeCode, strips: &[Buf], misfits: &[Misfit]) -> Plan {
     plan
 }
 
-/// What forms what an equation, by number, says of a strip.
+/// Returns the computation of a strip by an equation, which is given by number.
 fn said(
     code: &StripeCode,
     strip: impl Fn(usize) -> Buf,

@@ -11,8 +11,9 @@ use crate::action::{Checked, Compute, IoOp, Outcome};
 /// ```text
 ///  Reading ─► Computing ─► Writing ─► Rereading, where that is asked for
 /// ```
-/// It knows no executor: [`advance`](Self::advance) says what to do next, and whoever does it tells
-/// each answer by [`answered`](Self::answered) or [`unreadable`](Self::unreadable), and asks again.
+/// A run knows no executor: [`advance`](Self::advance) says what to do next. Its caller does that,
+/// tells each answer by [`answered`](Self::answered) or [`unreadable`](Self::unreadable), and asks
+/// again.
 #[derive(Debug, Default)]
 pub struct Run {
     plan: Plan,
@@ -25,32 +26,32 @@ pub struct Run {
     unread: Vec<Place>,
 }
 
-/// Which part of a plan is under way.
+/// The part of a plan that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// What is computed with is read.
+    /// Reads of what is computed with.
     #[default]
     Reading,
     /// One computation after the other.
     Computing,
-    /// What was computed is written.
+    /// Writes of what was computed.
     Writing,
-    /// What was written is read again.
+    /// Reads of what was written.
     Rereading,
 }
 
-/// What is to be done about a plan.
+/// The next step of a plan.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing before something is answered.
     Wait,
     /// Issue these of its reads, side by side.
     Read(Range<usize>),
-    /// Have this computed.
+    /// Carry out this computation.
     Compute(Compute),
-    /// Issue all its writes, side by side. Those that are not needed count as answered.
+    /// Issue all its writes, side by side. Writes that are not needed count as answered.
     Write,
-    /// It is done.
+    /// The plan is done.
     Done,
     /// All that was begun is answered, and [`unread`](Run::unread) could not be read.
     Failed,
@@ -75,25 +76,25 @@ impl Run {
         self.plan
     }
 
-    /// Which part of the plan is under way.
+    /// Returns the part of the plan that is under way.
     #[must_use]
     pub const fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// How much is not answered.
+    /// Returns the number of I/O and computations that are not answered.
     #[must_use]
     pub const fn pending(&self) -> usize {
         self.pending
     }
 
-    /// What comparisons have found, in order.
+    /// Returns the findings of comparisons, in order.
     #[must_use]
     pub fn checked(&self) -> &[Checked] {
         &self.checked
     }
 
-    /// What could not be read.
+    /// Returns the places that could not be read.
     #[must_use]
     pub fn unread(&self) -> &[Place] {
         &self.unread
@@ -116,18 +117,18 @@ impl Run {
         self.plan.computes.push_front(compute);
     }
 
-    /// Did it begin with reads?
+    /// Returns whether the plan began with reads.
     #[must_use]
     pub const fn has_read(&self) -> bool {
         self.begun > 0
     }
 
-    /// One more thing is under way of this stage, which is to be answered.
+    /// Counts one more I/O of this stage, which is to be answered.
     pub const fn one_more(&mut self) {
         self.pending += 1;
     }
 
-    /// What is to be done next.
+    /// Returns what is to be done next.
     pub fn advance(&mut self) -> Next {
         let reads = self.plan.reads.len();
         if self.begun < reads {
@@ -157,8 +158,8 @@ impl Run {
         Next::Write
     }
 
-    /// When it is done: what reads again what was written to members that are `live`, which is then
-    /// to be issued.
+    /// Returns the reads, when the plan is done, of what was written to members that are `live`.
+    /// These are then to be issued.
     pub fn reread(&mut self, live: impl Fn(MemberId) -> bool) -> Vec<MemberIo> {
         let reread = |io: &MemberIo| match io.op {
             IoOp::Write { sector, buf, .. } if live(io.member) => {

@@ -1,4 +1,5 @@
-//! What a write does not cover of its blocks or strips is read, so that it covers them.
+//! Filling up writes: the parts of blocks or strips that a write does not cover are read, so that
+//! it covers them.
 
 use super::parity::{Segment, Slots, Source, StripeView, recover};
 use super::{Plan, Rows, Taken, Unrecoverable};
@@ -59,7 +60,7 @@ pub(crate) fn whole_strips(
     Ok(whole)
 }
 
-/// These rows of a strip with new contents of some of them; the others are read.
+/// Returns these rows of a strip with new contents of some of them; the others are read.
 fn filled_up<'a>(
     plan: &mut Plan,
     view: &StripeView,
@@ -89,12 +90,12 @@ fn filled_up<'a>(
     Ok(Segment { index: index as u32, rows, source: Source::Buf(rows.of(strip)) })
 }
 
-/// From the first row to the last.
+/// Returns the rows from the first to the last.
 fn hull(a: Rows, b: Rows) -> Rows {
     Rows::new(a.start.min(b.start), a.end.max(b.end))
 }
 
-/// These rows, and the rest of the blocks of 4 KiB that they touch.
+/// Returns these rows, and the rest of the blocks of 4 KiB that they touch.
 fn blocks_around(rows: Rows) -> Rows {
     const BLOCK: u32 = BLOCK_SECTORS as u32;
     Rows::new(rows.start / BLOCK * BLOCK, rows.end.next_multiple_of(BLOCK))

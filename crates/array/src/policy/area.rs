@@ -1,4 +1,4 @@
-//! What a new policy needs on members: unused space between superblock and data, at the same place
+//! Areas for a new policy on members: unused space between superblock and data, at the same place
 //! on all of them.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::format::{Bitmap, Superblock, Version};
 use crate::level::Level;
 use crate::refusal::Refusal;
 
-/// What lies in the superblock's 4 KiB.
+/// Sectors of the superblock's 4 KiB.
 const SUPERBLOCK_SECTORS: i64 = 8;
 
 /// Metadata areas begin and end at multiples of this.
@@ -83,14 +83,14 @@ fn common_offset(members: &[Member<'_>], sectors: u64) -> Option<i32> {
     offsets.into_iter().find(fits).and_then(|offset| i32::try_from(offset).ok())
 }
 
-/// What the new policy needs on each member, at the same place behind or before the superblock.
+/// Space for the new policy on each member, at the same place behind or before the superblock.
 #[derive(Debug, Default)]
 pub(super) struct Area {
     /// Nothing where it needs none.
     content: Vec<u8>,
-    /// From the superblock, in sectors.
+    /// Distance from the superblock, in sectors.
     offset: i32,
-    /// What the superblock says of it.
+    /// Feature bit of the policy in the superblock.
     feature: u32,
     code: i32,
 }

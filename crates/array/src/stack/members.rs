@@ -56,7 +56,7 @@ impl Stack {
         array.handle(self.now, Event::Command { id, command });
     }
 
-    /// Which array a member is of, and what that calls it.
+    /// Returns which array a member is of, and that array's id for it.
     pub(super) fn locate(leaf: MemberId) -> (usize, MemberId) {
         (usize::from(leaf.0 / LEAVES), MemberId(leaf.0 % LEAVES))
     }
@@ -73,8 +73,8 @@ impl Stack {
         self.outer.handle(self.now, Event::Command { id, command });
     }
 
-    /// May this inner array take a command for a member? It is told whether the outer one goes on
-    /// without it.
+    /// Checks that this inner array may take a command for a member. The inner array is told
+    /// whether the outer one goes on without it.
     fn judge(&mut self, index: usize, command: &Command) -> Result<(), Refusal> {
         let id = MemberId(index as u16);
         let in_use = self.outer.is_live(id);

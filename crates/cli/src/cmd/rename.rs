@@ -89,16 +89,11 @@ fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
     let members = nodes.iter().zip(&held).map(member);
     let members = members.collect::<Result<Vec<Member>, Failure>>()?;
     check(args, &members)?;
-    let write = |(index, member): (usize, &Member)| Write {
-        index,
-        sector: member.new.super_offset,
-        bytes: member.new.blocks(4096),
-    };
     let granted = held.iter().filter_map(|volume| Some(volume.voter.as_ref()?.granted)).max();
     let change = Plan {
         array: members.first().map(|member| member.old.set_uuid).unwrap_or_default(),
         epoch: granted.unwrap_or(Epoch::BEFORE_ANY).next(),
-        writes: members.iter().enumerate().map(write).collect(),
+        writes: members.iter().enumerate().map(|(index, one)| one.write(index)).collect(),
     };
     carry_out("rename", &nodes, network, &held, &change)?;
     tell(args, &options(&args.network), &members)
@@ -139,6 +134,11 @@ impl Member {
         set_name[..name.len()].copy_from_slice(name.as_bytes());
         Ok(Self { device, new: Superblock { set_name, ..old.clone() }, old })
     }
+
+    /// The new superblock, written to the volume with this index.
+    fn write(&self, index: usize) -> Write {
+        Write { index, sector: self.new.super_offset, bytes: self.new.blocks(512) }
+    }
 }
 
 /// Checks that these are all members of the named array, and no others.
@@ -172,4 +172,26 @@ fn all_of_one(members: &[Member], name: &str) -> Result<(), Refusal> {
         return refuse(reason, "name all of them: one that comes back later has the old name");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::format::superblock::feature;
+
+    use super::*;
+
+    /// As the kernel placed it by default for years: 1 KiB behind the superblock's first byte.
+    #[test]
+    fn a_bitmap_close_behind_the_superblock_outlives_a_new_name() {
+        let old = Superblock {
+            feature_map: feature::BITMAP_OFFSET,
+            super_offset: 8,
+            bitmap_offset_sectors: 2,
+            ..Superblock::blank()
+        };
+        let member = Member { device: "volume".to_owned(), new: old.clone(), old };
+        let write = member.write(0);
+        let end = write.sector + write.bytes.len() as u64 / SECTOR_BYTES;
+        assert!(member.new.bitmap_sector().is_some_and(|bitmap| end <= bitmap), "{end}");
+    }
 }

@@ -9,8 +9,8 @@
 //!
 //! (`struct mdp_backup_super` in mdadm's `mdadm.h`). Numbers are little-endian, of 64 bits, in
 //! seconds and sectors; `devstart` is where the data begin in the file or device, `devstart2`
-//! counts from there, and is in the byte order of who wrote it. The sums are of no use: mdadm adds
-//! up the first byte alone. What is kept is array content, in order.
+//! counts from there, and is in the byte order of the machine that wrote it. The sums are of no
+//! use: mdadm adds up the first byte alone. A backup keeps array content, in order.
 
 use std::ops::Range;
 
@@ -37,9 +37,9 @@ const YOUNGER_SECONDS: u64 = 10 * 60;
 pub struct Backup {
     /// The file or device.
     pub device: String,
-    /// Where its data lie there, in sectors.
+    /// Sectors of its data there.
     pub data: Range<u64>,
-    /// Which sectors of the array these are.
+    /// Sectors of the array that these are.
     pub array: Range<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Backup {
 pub(super) struct BackupPlace {
     device: String,
     device_sectors: u64,
-    /// Of the header behind the data of the backup.
+    /// Sector of the header behind the data of the backup.
     sector: u64,
 }
 
@@ -63,13 +63,13 @@ impl Backup {
     }
 }
 
-/// Why a backup is of no use.
+/// The reason why a backup is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
     /// No header.
     #[error("it is no backup file of mdadm's")]
     NoMagic,
-    /// Of another array.
+    /// The backup is of another array.
     #[error("it is of another array, {uuid}")]
     Foreign {
         /// UUID.
@@ -78,10 +78,10 @@ pub enum BackupError {
     /// Numbers that cannot be.
     #[error("its header names sectors that it does not have")]
     Places,
-    /// Of another time.
+    /// The backup is of another time.
     #[error("it was written {seconds} s {what} the superblocks were")]
     Time {
-        /// How long.
+        /// Difference of the times.
         seconds: u64,
         /// `before` or `after`.
         what: &'static str,
@@ -100,11 +100,11 @@ impl Advised for BackupError {
 }
 
 impl Halfway {
-    /// What of a backup file is read to know it.
+    /// Bytes of a backup file that are read to know it.
     pub const BACKUP_HEADER_BYTES: usize = 512;
 
-    /// Has what this backup holds win over the array. `header` are the first bytes of a file of so
-    /// many sectors. What is behind the reshape is left out.
+    /// Gives the contents of this backup precedence over the array. `header` are the first bytes of
+    /// a file of so many sectors. Parts of the array behind the reshape are left out.
     ///
     /// # Errors
     /// [`BackupError`].
@@ -155,8 +155,8 @@ impl Halfway {
         }
     }
 
-    /// Where backups may lie on members: mdadm makes them behind the data of those that the old map
-    /// does not have, where it was given no file.
+    /// Returns the places where backups may lie on members: mdadm makes them behind the data of
+    /// those that the old map does not have, where it was given no file.
     pub(super) fn places(&self, candidates: &[Candidate]) -> Vec<BackupPlace> {
         let old = self.numbers.old.raid_disks();
         if old >= self.numbers.new.raid_disks() {
@@ -204,7 +204,8 @@ impl Halfway {
         Ok(())
     }
 
-    /// Where the data of a backup on a member begin, if it is one of this array.
+    /// Returns the sector at which the data of a backup on a member begin, if it is one of this
+    /// array.
     fn start_on_member(&self, header: &[u8]) -> Option<u64> {
         match self.halves(header) {
             Ok([(start, ..), _]) => Some(start),
@@ -257,9 +258,9 @@ impl Halfway {
         Ok(())
     }
 
-    /// Is what stands about the position only to be had from a backup? From half of the critical
-    /// sectors on a unit is not written over what is yet to be moved, and mdadm has no backups of
-    /// it; but the position is old there.
+    /// Returns whether the data about the position can only be had from a backup. From half of the
+    /// critical sectors on a unit is not written over what is yet to be moved, and mdadm has no
+    /// backups of it; but the position is old there.
     pub(super) fn needs_backup(&self) -> bool {
         let critical = self.numbers.critical_sectors();
         let critical = if self.is_sure { (critical / 2).saturating_sub(1) } else { critical };

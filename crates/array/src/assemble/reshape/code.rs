@@ -1,12 +1,12 @@
-//! What has been moved, by the parity of level 6.
+//! The moved part of an array, by the parity of level 6.
 //!
 //! Where the data begin at the same place in both maps, and as many disks hold them, each unit lies
 //! on the same sectors of the members before and after it is moved. P and Q are computed from other
 //! members in the new map, so rows that were not moved have neither of them right, but for those of
 //! which P and Q lie on the same members in both maps. This needs all members of the new map.
 //!
-//! md writes several units at once, so that some of them may be half written when the power goes
-//! off, and others behind these are whole.
+//! Since md writes several units at once, some of them may be half written when the power goes off,
+//! and others behind these are whole.
 
 use std::ops::Range;
 
@@ -21,20 +21,20 @@ use crate::{Role, SECTOR_BYTES};
 /// not larger.
 const MOST_AT_ONCE_SECTORS: u64 = 16 << 11;
 
-/// What is compared with its parity: a row of such blocks.
+/// Size of the blocks that are compared with parity, row by row.
 pub(super) const BLOCK_SECTORS: u64 = 8;
 
-/// What has been moved, in order.
+/// The moved ranges, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Code {
-    /// What was moved all the same behind the front.
+    /// Ranges behind the front that were moved all the same.
     pub(super) moved: Vec<Range<u64>>,
-    /// What was being written.
+    /// Ranges that were being written.
     pub(super) torn: Vec<Range<u64>>,
 }
 
 impl Code {
-    /// Was this moved, although it is behind the front?
+    /// Returns whether this was moved, although it is behind the front.
     pub(super) fn is_moved(&self, sector: u64) -> bool {
         let behind = self.moved.partition_point(|range| range.start <= sector);
         self.moved[..behind].last().is_some_and(|range| range.contains(&sector))
@@ -49,7 +49,7 @@ fn push(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// How much of a unit has been moved.
+/// The part of a unit that has been moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     All,
@@ -71,19 +71,19 @@ pub(super) struct Part {
     blank: u64,
     /// A bit for each row that has P and Q on the same members in both maps.
     either: u64,
-    /// Where it lies on the members, behind where the data begin.
+    /// Sector of its place on the members, counted from where the data begin.
     sector: u64,
 }
 
 impl Part {
-    /// Has this row been moved?
+    /// Returns whether this row has been moved.
     pub(super) const fn is_moved(&self, row: usize) -> bool {
         self.right & !self.blank & !self.either & 1 << row != 0
     }
 }
 
 impl Halfway {
-    /// Does parity tell what has been moved? Nothing else does.
+    /// Returns whether parity tells what has been moved. Nothing else does.
     pub(super) fn has_code(&self) -> bool {
         self.numbers.new.parity_disks() == 2
             && self.numbers.is_in_place()
@@ -91,8 +91,8 @@ impl Halfway {
             && !self.numbers.backwards
     }
 
-    /// What parity tells, beginning at the position, which comes to be where the first unit is that
-    /// was not moved; `None` where members are missing.
+    /// Finds by parity what has been moved, beginning at the position. The position then becomes
+    /// the first unit that was not moved. `None` where members are missing.
     pub(super) fn by_code(&mut self, read: &mut ReadMember<'_>) -> Option<Code> {
         let mut maps = Maps::of(self, read)?;
         let mut front = self.front;
@@ -134,7 +134,7 @@ impl Halfway {
 }
 
 impl Maps<'_, '_> {
-    /// How much of this unit has been moved?
+    /// Returns how much of this unit has been moved.
     fn moved(&mut self, unit: &Range<u64>) -> Option<Unit> {
         let mut right = false;
         let mut wrong = false;
@@ -191,7 +191,7 @@ impl Maps<'_, '_> {
         }
     }
 
-    /// Has a row P as the old map has it? Its Q may never have been written.
+    /// Returns whether a row has P as the old map has it. Its Q may never have been written.
     fn is_of_old(&mut self, sector: u64) -> Option<bool> {
         let map = &self.numbers.old;
         let (_, q) = map.parity_roles(sector / u64::from(map.chunk_sectors()));
@@ -204,7 +204,8 @@ impl Maps<'_, '_> {
         Some(sum.iter().all(|byte| *byte == 0))
     }
 
-    /// Has this row P and Q on the same members in both maps, so that they are right in both?
+    /// Returns whether this row has P and Q on the same members in both maps, so that they are
+    /// right in both.
     fn is_either(&self, sector: u64) -> bool {
         let old = &self.numbers.old;
         let new = &self.numbers.new;

@@ -1,4 +1,4 @@
-//! Where the two maps meet, by the data.
+//! The front of a reshape, where the two maps meet, found by the data.
 //!
 //! The position in the superblocks may be older than what has been moved. In the run that begins a
 //! reshape, md's kernel takes the data to begin at the same place in both maps (`min_offset_diff`
@@ -6,10 +6,10 @@
 //! same, and in the first stripes where it grows, the old copy may be gone by then, also after a
 //! clean stop.
 //!
-//! Parity does not tell: a row of chunks fits its parity in one map as in the other. But what was
-//! moved last is there twice. As far before the front as the data begin apart in the two maps, both
-//! give the same data: what was moved from there has not been written over yet. Before that, and
-//! behind the front, one of them gives what lies there by the other map.
+//! Parity does not tell: a row of chunks fits its parity in one map as in the other. But the data
+//! that were moved last are there twice. For a distance before the front, as long as the data begin
+//! apart in the two maps, both give the same data: the old copies have not been written over yet.
+//! Before that, and behind the front, one of them gives what lies there by the other map.
 
 use std::ops::Range;
 
@@ -23,38 +23,39 @@ use crate::{Refusal, SECTOR_BYTES};
 /// Reads so many bytes from a sector of a device on; `None` where they cannot be read.
 pub type ReadMember<'a> = dyn FnMut(&str, u64, usize) -> Option<Vec<u8>> + 'a;
 
-/// What is compared at once.
+/// Sectors that are compared at once.
 pub(super) const PART_SECTORS: u64 = 128;
 
-/// So many units behind the position are looked at: with the usual chunks more than md moves in the
-/// ten seconds between two positions.
+/// The number of units behind the position that are looked at: with the usual chunks more than md
+/// moves in the ten seconds between two positions.
 const MOST_UNITS: u64 = 1 << 16;
 
-/// What the two maps give for a unit.
+/// Comparison of the two maps for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// The same.
     Twice,
     /// The same, but so would much else: sectors that are all alike.
     Bland,
-    /// What the members do not tell that are there.
+    /// Hidden: members that would tell are missing.
     Hidden,
     /// Not the same.
     Once,
 }
 
-/// Where the reshape stopped.
+/// The place where the reshape stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
-    /// What was moved last is there twice.
+    /// The data that were moved last are there twice.
     Seen(u64),
-    /// Where the superblocks say, as far as can be seen.
+    /// The place that the superblocks tell, as far as can be seen.
     Unseen,
 }
 
 impl Halfway {
-    /// May the data have been moved beyond the position that the superblocks tell? Where they begin
-    /// at the same place in both maps nothing is there twice, unless the data disks change.
+    /// Returns whether the data may have been moved beyond the position that the superblocks tell.
+    /// Where they begin at the same place in both maps nothing is there twice, unless the data
+    /// disks change.
     pub(super) fn may_be_stale(&self) -> bool {
         self.numbers.is_parity()
             && (self.shifts || !self.numbers.is_in_place())
@@ -124,14 +125,14 @@ impl Halfway {
         Next::by(advice, Invocation::Cat { force: true, devices })
     }
 
-    /// Where other disks hold data, md writes the position down as soon as it is out of the first
-    /// stripes.
+    /// Returns how many units behind the position are looked at. Where other disks hold data, md
+    /// writes the position down as soon as it is out of the first stripes.
     fn most_units(&self) -> u64 {
         let critical = self.numbers.critical_sectors();
         if self.shifts { MOST_UNITS } else { critical / self.numbers.unit() + 4 }
     }
 
-    /// Where the reshape stopped, if that can be told.
+    /// Searches for the place where the reshape stopped, if that can be told.
     fn search(&self, read: &mut ReadMember<'_>) -> Option<Front> {
         let told = self.front;
         let mut maps = Maps::of(self, read)?;
@@ -207,8 +208,8 @@ impl Numbers {
         if self.backwards { unit.start } else { unit.end }
     }
 
-    /// Were all of these sectors still where the old map has them when the front was there? The
-    /// data begin so many sectors apart in the two maps.
+    /// Returns whether all of these sectors were still where the old map has them when the front
+    /// was there. The data begin so many sectors apart in the two maps.
     fn is_kept(&self, unit: &Range<u64>, front: u64, shift: u64) -> bool {
         let on_member = |sector: u64, map: &crate::geometry::Geometry| {
             let stripe = u64::from(map.chunk_sectors()) * u64::from(map.data_disks());
@@ -237,7 +238,7 @@ pub(super) struct Maps<'a, 'r> {
 }
 
 impl<'a, 'r> Maps<'a, 'r> {
-    /// If both can be read.
+    /// Returns both maps, if both can be read.
     pub(super) fn of(halfway: &'a Halfway, read: &'a mut ReadMember<'r>) -> Option<Self> {
         let old = halfway.old.as_deref().ok()?;
         let new = halfway.new.as_deref().ok()?;
@@ -260,8 +261,8 @@ impl Maps<'_, '_> {
         .take(MOST_UNITS as usize)
     }
 
-    /// Was the front here when the array stopped, or not much further? Programs may have written to
-    /// what had been moved, and so to the new map alone.
+    /// Looks whether the front was here when the array stopped, or not much further. Programs may
+    /// have written to what had been moved, and so to the new map alone.
     fn is_kept_before(&mut self, front: u64) -> Unit {
         let mut found = Unit::Bland;
         for unit in self.kept(front) {
@@ -274,8 +275,8 @@ impl Maps<'_, '_> {
         found
     }
 
-    /// Is all there twice that has to be if the front was here? Beyond the position that was told,
-    /// programs had to wait.
+    /// Returns whether all is there twice that has to be if the front was here. Beyond the position
+    /// that was told, programs had to wait.
     fn is_all_kept(&mut self, front: u64, told: u64) -> bool {
         let backwards = self.numbers.backwards;
         let beyond = |unit: &Range<u64>| {
@@ -299,7 +300,7 @@ impl Maps<'_, '_> {
         Some(at)
     }
 
-    /// So far apart the data begin in the two maps, where that is least.
+    /// Returns how far apart the data begin in the two maps, where that is least.
     fn shift(&self) -> u64 {
         let shifts = self.old.members.iter().filter_map(|old| {
             let mut news = self.new.members.iter();
@@ -309,7 +310,7 @@ impl Maps<'_, '_> {
         shifts.min().unwrap_or(0)
     }
 
-    /// What both maps give here, as far as members are there.
+    /// Compares what both maps give here, as far as members are there.
     fn compare(&mut self, range: &Range<u64>) -> Unit {
         let mut found = Unit::Bland;
         let mut hidden = false;
@@ -343,7 +344,7 @@ impl Maps<'_, '_> {
         self.strip(side, map.copy(at, 0), sectors)
     }
 
-    /// What the member of a role holds.
+    /// Reads a strip from the member of its role.
     pub(super) fn strip(&mut self, side: Side, strip: Strip, sectors: u64) -> Option<Vec<u8>> {
         let Strip { role, sector } = strip;
         let config = if side == Side::Old { self.old } else { self.new };
@@ -363,8 +364,8 @@ impl Maps<'_, '_> {
     }
 }
 
-/// Is some sector of these unlike another one? Blank space, and what was filled with one pattern,
-/// looks the same wherever it is read.
+/// Returns whether some sector of these is unlike another one. Blank space, and space filled with
+/// one pattern, looks the same wherever it is read.
 fn tells(bytes: &[u8]) -> bool {
     let mut sectors = bytes.chunks(SECTOR_BYTES as usize);
     let first = sectors.next();

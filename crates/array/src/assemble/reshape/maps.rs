@@ -12,12 +12,12 @@ use crate::level::{Layout, Level};
 
 use super::super::found_log::geometry_of;
 
-/// Which of the maps.
+/// One of the two maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// How the data lay before.
+    /// The map by which the data lay before.
     Old,
-    /// How they will lie.
+    /// The map by which they will lie.
     New,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Numbers {
     pub(super) old: Geometry,
     /// The new one.
     pub(super) new: Geometry,
-    /// It goes from the end to the beginning.
+    /// The reshape goes from the end to the beginning.
     pub(super) backwards: bool,
     /// The array sector up to which, or from which on, the new map holds, as superblocks say.
     pub(super) position: u64,
@@ -36,10 +36,10 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a superblock with `RESHAPE_ACTIVE`.
+    /// Reads the numbers of a superblock with `RESHAPE_ACTIVE`.
     ///
     /// # Errors
-    /// Why md would not go on with it either, or why it is not read here.
+    /// The reason why md would not go on with it either, or why it is not read here.
     pub(super) fn of(superblock: &Superblock) -> Result<Self, String> {
         let reshape = superblock.reshape;
         let level = Level::from_md(superblock.level).filter(|level| {
@@ -99,13 +99,13 @@ impl Numbers {
         self.old.parity_disks() > 0
     }
 
-    /// Have both maps as many data disks? Then a unit lies on the same sectors of the members in
-    /// both, where the data begin at the same place.
+    /// Returns whether both maps have as many data disks. Then a unit lies on the same sectors of
+    /// the members in both, where the data begin at the same place.
     pub(super) const fn is_in_place(&self) -> bool {
         self.old.data_disks() == self.new.data_disks()
     }
 
-    /// What both maps hold.
+    /// Returns how many sectors both maps hold.
     pub(super) fn size_sectors(&self) -> u64 {
         self.old.array_sectors().min(self.new.array_sectors())
     }
@@ -135,7 +135,7 @@ impl Numbers {
         self.position.min(self.new.array_sectors()).div_ceil(u64::from(self.new.data_disks()))
     }
 
-    /// Is this the same reshape?
+    /// Returns whether the superblock tells of the same reshape.
     pub(super) fn is_that_of(&self, superblock: &Superblock) -> bool {
         let Reshape { new_level, delta_disks, new_layout, new_chunk_sectors, .. } =
             superblock.reshape;
@@ -146,10 +146,10 @@ impl Numbers {
             && new_chunk_sectors == ours.new_chunk_sectors
     }
 
-    /// What a member's superblock would say if the array had only this map. Roles beyond those of
-    /// the map are spares, and a member that is being rebuilt has nothing of the old one.
+    /// Returns what a member's superblock would say if the array had only this map. Roles beyond
+    /// those of the map are spares, and a member that is being rebuilt has nothing of the old one.
     ///
-    /// One that has not heard of the reshape belongs to the old map alone.
+    /// A member that has not heard of the reshape belongs to the old map alone.
     pub(super) fn seen(&self, superblock: &Superblock, side: Side) -> Superblock {
         let mut seen = superblock.clone();
         if superblock.has(feature::RESHAPE_ACTIVE) && self.is_that_of(superblock) {
@@ -177,7 +177,8 @@ impl Numbers {
         seen
     }
 
-    /// Has this map a member that holds nothing but Q? Then it is of use, and not needed.
+    /// Returns the role that holds nothing but Q in this map, if there is one. Its member is then
+    /// of use, and not needed.
     pub(super) fn apart(&self, side: Side) -> Option<Role> {
         let map = self.map(side);
         let Layout::Parity(layout) = map.layout() else { return None };

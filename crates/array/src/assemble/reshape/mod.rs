@@ -1,8 +1,9 @@
 //! An array that stopped in the middle of a reshape, to be read.
 //!
-//! It has two maps, and each sector lies where one of them says: a stripe never mixes them. So it
-//! is two arrays, one by each map, of the same devices, and what is read is a part of each, one
-//! behind the other; the superblocks of both are judged by the usual rules. Nothing is written.
+//! Such an array has two maps, and each sector lies where one of them says: a stripe never mixes
+//! them. The array is thus two arrays, one by each map, of the same devices, and what is read is a
+//! part of each, one behind the other; the superblocks of both are judged by the usual rules.
+//! Nothing is written.
 
 mod backup;
 mod code;
@@ -46,26 +47,26 @@ pub struct Halfway {
     done: Vec<Backup>,
     /// A backup was looked into, whatever it still holds.
     has_backup: bool,
-    /// Where mdadm may have left backups on members.
+    /// Places on members where mdadm may have left backups.
     places: Vec<BackupPlace>,
     /// The data tell the front.
     is_sure: bool,
     /// The front was stated by who knows.
     is_stated: bool,
-    /// What parity tells of what has been moved.
+    /// The moved part, as parity tells it.
     code: Option<Code>,
     /// The data begin elsewhere in the new map, on some member.
     shifts: bool,
-    /// What is in doubt is read all the same.
+    /// Doubtful data are read all the same.
     force: bool,
 }
 
-/// Does an array with this superblock stand in the middle of a reshape?
+/// Returns whether an array with this superblock stands in the middle of a reshape.
 pub(super) const fn is_halfway(superblock: &Superblock) -> bool {
     superblock.has(feature::RESHAPE_ACTIVE)
 }
 
-/// Do the data begin elsewhere in the new map on this member?
+/// Returns whether the data begin elsewhere in the new map on this member.
 const fn shifts(superblock: &Superblock) -> bool {
     superblock.has(feature::NEW_OFFSET) && superblock.reshape.new_offset != 0
 }
@@ -175,7 +176,7 @@ fn seen(
     seen
 }
 
-/// Are all members there but, at most, this one?
+/// Returns whether all members are there but, at most, this one.
 fn only_lacks(map: &Geometry, candidates: &[Candidate], role: Role) -> bool {
     let holds = |wanted: Role| {
         let superblocks = candidates.iter().filter_map(|one| one.superblock.as_ref().ok());
@@ -186,7 +187,7 @@ fn only_lacks(map: &Geometry, candidates: &[Candidate], role: Role) -> bool {
     Role::all(disks).all(|wanted| wanted == role || holds(wanted))
 }
 
-/// What a device is to the array that has both maps.
+/// Returns the verdict on a device for the array that has both maps.
 fn either(old: Verdict, new: Verdict) -> Verdict {
     let holds = |verdict: &Verdict| verdict.attached() && *verdict != Verdict::Spare;
     if !holds(&new) && holds(&old) { old } else { new }
@@ -201,7 +202,7 @@ fn config(start: Start) -> Result<Box<Config>, Refusal> {
 }
 
 impl Halfway {
-    /// Can it be read?
+    /// Returns whether the array can be read.
     fn start(self, candidates: &[Candidate], options: Options) -> Start {
         for side in [Side::Old, Side::New] {
             if let (true, Err(why)) = (self.needs(side), self.config(side)) {
@@ -250,7 +251,7 @@ impl Halfway {
         format!("the array stopped in a reshape {} at {}%", self.change(), self.percent())
     }
 
-    /// What the reshape changes.
+    /// Returns what the reshape changes, in words.
     #[must_use]
     pub fn change(&self) -> String {
         let Numbers { old, new, .. } = &self.numbers;
@@ -273,7 +274,7 @@ impl Halfway {
         parts.join(", ")
     }
 
-    /// How much of what has to be moved is.
+    /// Returns how much of what has to be moved is moved.
     #[must_use]
     pub fn percent(&self) -> u64 {
         let total = self.numbers.size_sectors().max(1);
@@ -281,13 +282,13 @@ impl Halfway {
         moved.saturating_mul(100) / total
     }
 
-    /// What can be read of it, in sectors.
+    /// Returns the size of what can be read of the array, in sectors.
     #[must_use]
     pub fn size_sectors(&self) -> u64 {
         self.numbers.size_sectors()
     }
 
-    /// Does something lie where this map says?
+    /// Returns whether something lies where this map says.
     fn needs(&self, side: Side) -> bool {
         let (before, behind) = self.numbers.sides();
         let size = self.numbers.size_sectors();

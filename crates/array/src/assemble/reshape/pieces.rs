@@ -1,5 +1,5 @@
-//! What is read of an array in the middle of a reshape: pieces, each of an array by one map or of a
-//! backup, one behind the other in a linear array.
+//! Reading an array in the middle of a reshape: pieces, each of an array by one map or of a backup,
+//! one behind the other in a linear array.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::Refusal;
 use crate::format::Superblock;
 use crate::level::{Layout, Level};
 
-/// Where a piece comes from.
+/// Source of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source<'a> {
     Map(Side),
@@ -19,11 +19,11 @@ enum Source<'a> {
 }
 
 impl Halfway {
-    /// What is to be read.
+    /// Returns the pieces that are to be read.
     ///
     /// # Errors
-    /// When a map that is needed cannot be read, and when what only a backup holds is needed, and
-    /// `force` was not asked for.
+    /// When a map that is needed cannot be read, and when data are needed that only a backup holds,
+    /// and `force` was not asked for.
     pub fn pieces(&self) -> Result<Pieces, Refusal> {
         self.check_backup()?;
         let piece = |(range, source): (Range<u64>, Source<'_>)| match source {
@@ -67,7 +67,7 @@ impl Halfway {
         sources
     }
 
-    /// Where what lies on this sector comes from.
+    /// Returns the source of what lies on this sector.
     fn source(&self, at: u64) -> Source<'_> {
         if let Some(backup) = self.backups.iter().find(|backup| backup.array.contains(&at)) {
             return Source::Backup(backup);

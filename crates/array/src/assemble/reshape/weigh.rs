@@ -1,9 +1,9 @@
-//! Is a backup what was there before md moved it?
+//! Weighing backups: each should hold what was there before md moved it.
 //!
-//! It should be: mdadm writes it, and has md go on then. But since mdadm 4.2 `start_reshape` in
+//! Usually it does: mdadm writes it, and has md go on then. But since mdadm 4.2 `start_reshape` in
 //! its `Grow.c` lets md run before there is a backup, and md takes no lower `sync_max` while it
-//! runs. So a backup may have been copied by the old map after the data were moved. Then it is
-//! what the old map gives there now, and not what the new one gives.
+//! runs. So a backup may have been copied by the old map after the data were moved. Such a backup
+//! holds what the old map gives there now, and not what the new one gives.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::maps::Side;
 use super::{Backup, Halfway};
 use crate::{Refusal, SECTOR_BYTES};
 
-/// What was found about the backups.
+/// Findings about the backups.
 #[derive(Clone, Copy, Default)]
 struct Found {
     /// Something that was moved is in them as the new map has it, and not as the old one has it.
@@ -25,8 +25,8 @@ struct Found {
 }
 
 impl Halfway {
-    /// Compares the backups with what the members hold. Those that were made too late are no longer
-    /// taken. Returns what is to be said.
+    /// Compares the backups with what the members hold. Backups that were made too late are no
+    /// longer taken. Returns a sentence for people, if there is something to say.
     pub fn weigh(&mut self, read: &mut ReadMember<'_>) -> Option<String> {
         let Some(code) = &self.code else { return self.weigh_by_maps(read) };
         let is_whole = code.torn.is_empty();
@@ -53,7 +53,7 @@ impl Halfway {
         said
     }
 
-    /// From where to where something was being written that is in no backup.
+    /// Returns the range in which something was being written that is in no backup.
     pub(super) fn lost(&self) -> Option<Range<u64>> {
         let torn = self.code.iter().flat_map(|code| &code.torn);
         let is_kept = |unit: &&Range<u64>| {
@@ -68,7 +68,7 @@ impl Halfway {
         Some(first.start..lost.next_back().unwrap_or(first).end)
     }
 
-    /// Is there what is needed?
+    /// Checks that the needed backups are there.
     pub(super) fn check_backup(&self) -> Result<(), Refusal> {
         if self.code.is_some() {
             let lost = if self.force { None } else { self.lost() };
@@ -129,7 +129,7 @@ impl Halfway {
         found
     }
 
-    /// Where parity does not tell.
+    /// Weighs the backups where parity does not tell.
     fn weigh_by_maps(&self, read: &mut ReadMember<'_>) -> Option<String> {
         if !self.has_backup || !self.needs_backup() {
             return None;

@@ -1,4 +1,4 @@
-//! What a Linux 6.1 md kernel wrote, as tables. Each array was filled by md with a known content,
+//! Tables of what a Linux 6.1 md kernel wrote. Each array was filled by md with a known content,
 //! and the chunks were then looked up on its members; the exponents of Q were found by trial. A
 //! word is a row of chunks in the order of the members: letters are the chunks of the array in
 //! order, `+` is P, `*` is Q, `.` is nothing.

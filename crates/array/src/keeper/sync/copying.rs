@@ -1,8 +1,9 @@
 //! A member that is copied to a spare which is no member of its role yet, while it serves: the lane
-//! copies, and exchanges them when little is left. What is written meanwhile goes to the old one
-//! alone; where that has been copied already, it is copied again, in further passes, and the bitmap
-//! says so until then. So whoever takes the role over lacks no more than the bitmap marks. Nothing
-//! on the members says that a copy is under way: who begins anew knows of none.
+//! copies, and exchanges them when little is left. Writes that come meanwhile go to the old member
+//! alone. Where that has been copied already, it is copied again, in further passes, and the bitmap
+//! says so until then. A new member that takes the role over thus lacks no more than the bitmap
+//! marks. Nothing on the members says that a copy is under way: a keeper that begins anew knows of
+//! none.
 
 use super::Ranges;
 use crate::keeper::core::Core;
@@ -15,7 +16,7 @@ const LITTLE: u64 = 256;
 /// Nor if it leaves more than so many eighths of what was left before: programs write too fast.
 const EIGHTHS: u64 = 7;
 
-/// How far it is.
+/// The stage of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// A pass is due, or under way.
@@ -25,17 +26,17 @@ enum Stage {
 }
 
 /// The copy that is under way; a keeper has at most one. [`begin`](Self::begin) makes it, and the
-/// whole member is lacking then. Units of [`Work::Copy`](super::Work::Copy) reduce what is lacking,
-/// pass after pass, and writes add to it, until little is left. It ends when the role becomes free
-/// for the new member, or when the old member stays.
+/// whole member is lacking then. Units of [`Work::Copy`](crate::keeper::Work::Copy) reduce what is
+/// lacking, pass after pass, and writes add to it, until little is left. A copy ends when the role
+/// becomes free for the new member, or when the old member stays.
 #[derive(Debug)]
 pub(in crate::keeper) struct Copying {
     pub(super) old: MemberId,
     pub(super) role: Role,
     stage: Stage,
-    /// What the new one lacks, as sync space; but for what is being written.
+    /// Ranges of sync space that the new member lacks, except for what is being written.
     pub(in crate::keeper) lacks: Ranges,
-    /// How much that was when the pass began.
+    /// Size of the ranges that were lacking when the pass began.
     before: u64,
 }
 
@@ -51,11 +52,11 @@ impl Copying {
         Self { old, role, stage: Stage::Due, lacks, before }
     }
 
-    /// Can this member be copied to another one while it serves? Its role. `another`: a copy is
-    /// under way.
+    /// Checks that a member can be copied to another one while it serves. Returns its role.
+    /// `another`: a copy is under way.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub(super) fn check(core: &Core, old: MemberId, another: bool) -> Result<Role, Refusal> {
         let refuse = |reason: String, next: Next| Err(Refusal::new(reason, next));
         let Some(member) = core.members.get(old) else {
@@ -82,12 +83,12 @@ impl Copying {
         Ok(role)
     }
 
-    /// Has the new one all but a little that the bitmap marks?
+    /// Returns whether the new member has all but a little that the bitmap marks.
     pub(in crate::keeper) fn little_is_left(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// May the old member be done without? If not, the copy goes on.
+    /// Returns whether the old member may be done without. If not, the copy goes on.
     pub(super) fn may_end(&mut self, core: &Core) -> bool {
         let whole = core.members.degraded() == 0 && !core.metadata.has_to_resync();
         let may = whole && !core.service.metadata_frozen();
@@ -104,7 +105,7 @@ impl Copying {
         }
     }
 
-    /// Is a pass to begin?
+    /// Returns whether a pass is to begin.
     pub(super) fn is_due(&self, core: &Core) -> bool {
         let whole = core.members.degraded() == 0 && !core.metadata.has_to_resync();
         whole && self.stage == Stage::Due
@@ -120,7 +121,7 @@ impl Copying {
         place.map_or((start, end), |(start, room)| (start, start + room))
     }
 
-    /// Does the new one lack something of this unit?
+    /// Returns whether the new member lacks something of this unit.
     pub(super) fn lacks_of_unit(&self, core: &Core, start: u64, end: u64) -> bool {
         let (start, end) = self.marked_range(core, start, end);
         self.lacks.overlaps(start, end)
@@ -138,7 +139,7 @@ impl Copying {
         core.metadata.mark_for_copy(start, end);
     }
 
-    /// A pass is over. Is there to be another one?
+    /// Takes note that a pass is over. Returns whether there is to be another one.
     pub(super) fn goes_round(&mut self, core: &mut Core) -> bool {
         core.metadata.look_again();
         let left = self.lacks.sectors();
@@ -146,7 +147,7 @@ impl Copying {
         left > core.space.sync_sectors() / LITTLE && left * 8 <= before * EIGHTHS
     }
 
-    /// There is to be no other pass.
+    /// Ends the passes: there is to be no other one.
     pub(super) const fn end_passes(&mut self) {
         self.stage = Stage::Done;
     }

@@ -8,7 +8,7 @@ use crate::keeper::core::Core;
 use crate::keeper::members::State;
 
 impl Sync {
-    /// What was done is durable: members rebuilt to the end hold their roles now.
+    /// Gives members rebuilt to the end their roles: all that was written to them is durable.
     pub(super) fn take_over(&mut self, core: &mut Core) {
         let complete = self.interrupted.is_none() && !core.service.failed;
         if complete && self.action == SyncAction::Recovery && Self::activate_recovered(core) {
@@ -18,8 +18,8 @@ impl Sync {
         }
     }
 
-    /// Members rebuilt to the end hold their roles now; those they replace retire. Are there
-    /// any?
+    /// Makes members rebuilt to the end the holders of their roles; those they replace retire.
+    /// Returns whether any were replaced.
     fn activate_recovered(core: &mut Core) -> bool {
         let end = core.space.member_sectors();
         let mut replaced = false;

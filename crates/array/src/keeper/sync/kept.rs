@@ -2,18 +2,17 @@
 //!
 //! Where sums were torn while a member was in sync, and were noted as bad because it was lost, its
 //! own data there are as they were: a write to them would have formed one of their sums, and that
-//! would be known. So what is in no known sum it keeps, if it held all of its role when it was
-//! lost, and a resync forms the sums anew. Whoever held less, or something else, gets what the
-//! others tell, and the rest is bad on it.
+//! would be known. A member that held all of its role when it was lost therefore keeps the data
+//! that is in no known sum, and a resync forms the sums anew. Any other member, which held less or
+//! something else, gets what the others tell, and the rest is bad on it.
 
-use super::Unit;
 use super::unsynced::Unsynced;
 use crate::action::NewMember;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{DevRole, Superblock};
-use crate::keeper::Redundancy;
 use crate::keeper::core::Core;
 use crate::keeper::members::Member;
+use crate::keeper::{Redundancy, Unit};
 use crate::{MemberId, Role};
 
 /// Tells whether a member that returns held all of its role when it was lost. `before`: what it was
@@ -71,15 +70,15 @@ impl Unsynced {
         keeps.then_some(rows)
     }
 
-    /// Has the sums of a unit formed anew, which are noted as bad, as a member has kept its data
-    /// there. Whoever comes next need not doubt them for that: the logs say so.
+    /// Marks the sums of a unit, which are noted as bad, to be formed anew, as a member has kept
+    /// its data there. Later members need not doubt the sums for that: the logs say so.
     pub(super) fn note_kept(&mut self, core: &mut Core, unit: Unit) {
         self.noted.insert_exactly(unit.start, unit.end());
         self.waits_again(core, unit.start, unit.end());
         core.metadata.queue_superblock(false);
     }
 
-    /// Has a range wait for a resync that did not.
+    /// Makes a range wait for a resync that did not wait.
     pub(super) fn waits_again(&mut self, core: &mut Core, start: u64, end: u64) {
         if core.metadata.clean.resynced == MAX_SECTOR {
             self.left.get_or_insert_default();

@@ -1,8 +1,8 @@
 //! Background work: resync, recovery, check and repair. A cursor moves through sync space (device
 //! sectors; array sectors for a raid10 resync or check) with a few units in flight.
 //!
-//! What has been done counts only after a flush: superblocks say how far recovery has come as of
-//! the last flush, and a member is called in sync in a superblock only after one.
+//! Finished work counts only after a flush: superblocks say how far recovery has come as of the
+//! last flush, and a member is called in sync in a superblock only after one.
 
 mod copying;
 mod finish;
@@ -15,7 +15,6 @@ mod units;
 mod unread;
 mod unsynced;
 mod verify;
-mod work;
 
 use std::borrow::Cow;
 
@@ -32,15 +31,14 @@ pub(crate) use ranges::Ranges;
 use state::Phase;
 pub(super) use state::Sync;
 use unread::Places;
-pub use work::{Done, Fix, Unit, Unread, Work};
 
 /// Until a write is tried again for which members had no room.
 const FULL_MS: u64 = 60_000;
-/// Why something waits for a resync that was in sync.
+/// The reason why something waits for a resync that was in sync.
 const TORN: &str = "a write found no room on a member";
 /// Units that need nothing and may be passed over in one go.
 const SKIP: usize = 4096;
-/// How often progress is put on the members.
+/// Time between two updates that put progress on the members.
 const CHECKPOINT_MS: u64 = 10_000;
 /// Foreground I/O this recent makes background work fall back to the minimum speed.
 const BUSY_MS: u64 = 100;
@@ -156,17 +154,17 @@ impl Sync {
         }
     }
 
-    /// What the copy was for is no more.
+    /// Interrupts the pass of a copy: it serves no purpose any more.
     fn interrupt_copying(&mut self, reason: Cow<'static, str>) {
         if self.copies && !self.is_idle() {
             self.interrupt(reason);
         }
     }
 
-    /// From now on a member is copied: units of [`Work::Copy`] are asked for.
+    /// Begins to copy a member: asks for units of [`Work::Copy`](crate::keeper::Work::Copy).
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why it cannot be copied.
     pub(in crate::keeper) fn begin_copying(
         &mut self,
         core: &mut Core,
@@ -177,10 +175,10 @@ impl Sync {
         Ok(())
     }
 
-    /// Can this member be copied to another one while it serves? Its role.
+    /// Checks that this member can be copied to another one while it serves. Returns its role.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub(in crate::keeper) fn check_copying(
         &self,
         core: &Core,
@@ -189,7 +187,7 @@ impl Sync {
         Copying::check(core, old, self.copying.is_some())
     }
 
-    /// The member is not copied any longer: why. It stays what it is.
+    /// Ends the copy of a member, with a reason. The member stays what it is.
     pub(in crate::keeper) fn end_copying(&mut self, core: &mut Core, reason: Cow<'static, str>) {
         let Some(copying) = self.copying.take() else { return };
         copying.end(core);
@@ -199,9 +197,9 @@ impl Sync {
         self.copies = false;
     }
 
-    /// What was copied is durable: which member is done without, and is to be made faulty, so that
-    /// its role is free for who has nearly all of it. `None` when that cannot be now, and the copy
-    /// goes on.
+    /// Ends the copy once it is durable. Returns the old member, which is to be made faulty, so
+    /// that its role is free for the new one, which has nearly all of it. `None` when that cannot
+    /// be now, and the copy goes on.
     pub(in crate::keeper) fn complete_copying(&mut self, core: &mut Core) -> Option<MemberId> {
         let copying = self.copying.take_if(|copying| copying.may_end(core))?;
         let old = copying.old;
@@ -209,7 +207,7 @@ impl Sync {
         Some(old)
     }
 
-    /// Is this member being copied?
+    /// Returns whether this member is being copied.
     pub(in crate::keeper) fn is_copied(&self, old: MemberId) -> bool {
         self.copying.as_ref().is_some_and(|copying| copying.old == old)
     }
@@ -290,7 +288,7 @@ impl Sync {
     }
 }
 
-/// What a spare is to do.
+/// The task of a spare.
 struct Assignment {
     spare: MemberId,
     role: Role,
@@ -319,7 +317,7 @@ fn next_assignment(members: &Members) -> Option<Assignment> {
     })
 }
 
-/// Are there redundant parts to bring in line?
+/// Returns whether there are redundant parts to bring in line.
 fn can_resync(core: &Core) -> bool {
     match core.space.redundancy() {
         Redundancy::None => false,

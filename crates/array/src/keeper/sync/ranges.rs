@@ -59,17 +59,17 @@ impl Ranges {
         }
     }
 
-    /// Is any sector of `[start, end)` in the set?
+    /// Returns whether any sector of `[start, end)` is in the set.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.ends.range(..end).next_back().is_some_and(|(_, last)| *last > start)
     }
 
-    /// Are all sectors of `[start, end)` in the set?
+    /// Returns whether all sectors of `[start, end)` are in the set.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
         self.ends.range(..=start).next_back().is_some_and(|(_, last)| *last >= end)
     }
 
-    /// They, in order.
+    /// Returns the ranges, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ends.iter().map(|(first, last)| (*first, *last))
     }

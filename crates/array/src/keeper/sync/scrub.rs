@@ -1,8 +1,8 @@
-//! What the latest check or repair has found.
+//! Findings of the latest check or repair.
 
-use super::Unread;
 use super::unread::Places;
 use crate::events::SyncAction;
+use crate::keeper::Unread;
 
 /// The next check or repair, and what the latest one has found.
 #[derive(Debug, Default)]
@@ -10,10 +10,10 @@ pub(in crate::keeper) struct Scrub {
     /// Asked for by the administrator.
     pub(in crate::keeper) requested: Option<SyncAction>,
     pub(in crate::keeper) mismatch_sectors: u64,
-    /// Of the array, which there was nothing to compare with.
+    /// Sectors of the array that could not be compared with anything.
     pub(in crate::keeper) uncompared_sectors: u64,
     pub(in crate::keeper) checked_once: bool,
-    /// What a repair took from parity where that may not fit.
+    /// Sectors that a repair took from parity where that may not fit.
     pub(in crate::keeper) trusted: Places,
 }
 
@@ -22,7 +22,7 @@ impl Scrub {
         self.requested = Some(if repair { SyncAction::Repair } else { SyncAction::Check });
     }
 
-    /// One begins: it has found nothing yet.
+    /// Begins a check or repair: it has found nothing yet.
     pub(super) fn begin(&mut self, action: SyncAction) {
         self.mismatch_sectors = 0;
         self.uncompared_sectors = 0;

@@ -1,4 +1,4 @@
-//! How fast background work may go, and how fast it goes.
+//! The speed of background work: its limits, and how fast it goes.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(super) struct Speed {
     pub(super) max_bytes_s: u64,
     /// Work may go on at this time: the limits.
     not_before: Instant,
-    /// How far it was when: oldest first.
+    /// Progress at earlier moments: oldest first.
     marks: VecDeque<(Instant, u64)>,
 }
 
@@ -41,7 +41,7 @@ impl Speed {
         self.marks.push_back((now, done_sectors));
     }
 
-    /// When the next unit of work may begin; `None`: not at all.
+    /// Returns when the next unit of work may begin; `None`: not at all.
     pub(super) fn next_at(&self) -> Option<Instant> {
         (self.max_bytes_s > 0).then_some(self.not_before)
     }

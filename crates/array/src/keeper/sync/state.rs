@@ -1,23 +1,23 @@
-//! What background work is at, and what every part of it needs to know of that.
+//! The state of background work, and what every part of it needs to know of that.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::FULL_MS;
 use super::copying::Copying;
 use super::scrub::Scrub;
 use super::speed::Speed;
 use super::unread::Places;
 use super::unsynced::Unsynced;
-use super::{FULL_MS, Unit, Work};
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
-use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
 use crate::keeper::members::{Members, State};
+use crate::keeper::{LaneCommand, Unit, Work};
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, Role, SECTOR_BYTES};
 
-/// Where background work stands.
+/// The phase of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -25,15 +25,15 @@ pub(super) enum Phase {
     Running,
     /// All units are done; waits for the update that makes that durable.
     Finishing(u64),
-    /// What was written is read back, from this place on.
+    /// Written units are read back, from this place on.
     Verifying(u64),
     /// Members rebuilt have taken their roles over; waits for the update that says so.
     TakingOver(u64),
 }
 
-/// Background work: at most one action at a time. It is idle, then runs unit by unit; when all
-/// units are done the progress is made durable; what was rebuilt is read back; members take their
-/// roles over; then it is idle again. An interruption ends it at the next of these steps.
+/// Background work: at most one action at a time. The work is idle, then runs unit by unit; when
+/// all units are done the progress is made durable; what was rebuilt is read back; members take
+/// their roles over; then it is idle again. An interruption ends it at the next of these steps.
 ///
 /// [`drive`](Self::drive) takes every step that is due, after each event. The lane answers each
 /// unit by [`work_done`](Self::work_done). [`member_lost`](Self::member_lost) and
@@ -48,14 +48,14 @@ pub(in crate::keeper) struct Sync {
     pub(super) units: BTreeMap<u64, usize>,
     /// The members a recovery rebuilds: those that were waiting for it when it began.
     pub(super) targets: Vec<MemberId>,
-    /// It began with several of them.
+    /// The recovery began with several of them.
     pub(super) several: bool,
-    /// It rebuilds none of them, but is a pass over a member that is copied.
+    /// The recovery rebuilds none of them, but is a pass over a member that is copied.
     pub(super) copies: bool,
-    /// What the latest recovery has given them, in all.
+    /// Sectors that the latest recovery has given them, in all.
     pub(super) copied_sectors: u64,
     pub(super) paused: bool,
-    /// Why it is to end before its end.
+    /// The reason why the action is to end before its end.
     pub(super) interrupted: Option<Cow<'static, str>>,
     pub(in crate::keeper) unsynced: Unsynced,
     pub(in crate::keeper) copying: Option<Copying>,
@@ -78,12 +78,12 @@ impl Sync {
         self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
     }
 
-    /// Is it over but for what is read back?
+    /// Returns whether the action is over but for what is read back.
     pub(super) const fn verifies(&self) -> bool {
         matches!(self.phase, Phase::Verifying(_))
     }
 
-    /// Where the first unit lies that such work is at.
+    /// Returns where the first unit lies that such work is at.
     pub(in crate::keeper) fn first_at(&self, action: SyncAction) -> Option<u64> {
         if self.action != action || self.verifies() {
             return None;
@@ -91,14 +91,15 @@ impl Sync {
         self.units.keys().next().copied()
     }
 
-    /// How far the recovery of this member has been asked for, if it is one of those under way.
+    /// Returns how far the recovery of this member has been asked for, if it is one of those under
+    /// way.
     pub(in crate::keeper) fn recovered(&self, id: MemberId) -> Option<u64> {
         let recovering = !self.is_idle() && self.action == SyncAction::Recovery;
         (recovering && self.targets.contains(&id)).then_some(self.cursor)
     }
 
-    /// Is this the only one that a recovery rebuilds, ever since it began? Of several, some may
-    /// have been further.
+    /// Returns whether this is the only member that a recovery rebuilds, ever since it began. Among
+    /// several, some may have been further.
     pub(in crate::keeper) fn rebuilds_only(&self, id: MemberId) -> bool {
         self.targets == [id] && !self.several
     }
@@ -112,12 +113,12 @@ impl Sync {
         self.phase == Phase::Idle
     }
 
-    /// Is it under way, and not held?
+    /// Returns whether the action is under way, and not held.
     pub(in crate::keeper) fn goes_on(&self) -> bool {
         !self.is_idle() && !self.paused && self.speed.next_at().is_some()
     }
 
-    /// When the speed limit or the next checkpoint wants attention.
+    /// Returns when the speed limit or the next checkpoint wants attention.
     pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.phase == Phase::Idle {
             return self.retry_at;
@@ -195,13 +196,13 @@ impl Sync {
         }
     }
 
-    /// Has what did not fit the bad-block logs tried again: less is to be noted than before.
+    /// Tries again what did not fit the bad-block logs: less is to be noted than before.
     pub(in crate::keeper) fn logs_have_room(&mut self) {
         self.recovery_waits = None;
         self.unsynced.unmarkable = false;
     }
 
-    /// Why background work that is due does not go on.
+    /// Returns the reason why background work that is due does not go on.
     pub(in crate::keeper) fn held_up(&self) -> Option<String> {
         let resync = self.unsynced.resync_waits.as_ref().map(|why| match &self.unsynced.left {
             Some(left) => format!("{} sectors are not in sync: {why}", left.sectors()),
@@ -227,7 +228,7 @@ impl Sync {
         core.out.push(LaneCommand::Work { place, unit, work });
     }
 
-    /// May a unit that was not done as a whole be tried in parts?
+    /// Returns whether a unit that was not done as a whole may be tried in parts.
     pub(in crate::keeper) const fn work_goes_on(&self) -> bool {
         self.interrupted.is_none()
     }

@@ -1,10 +1,11 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
+use super::{BUSY_MS, FULL_MS, Sync, TORN};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
+use crate::keeper::{Done, Fix, Unit, Unread, Work};
 
 /// A member that does not hold what it was given.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +79,9 @@ impl Sync {
             .collect()
     }
 
-    /// Where each role's rows lie elsewhere there, recovery goes by rows: a target's strip is
-    /// a different part of the array for each target, so each is a unit of its own, and they go
-    /// one after another at the same height.
+    /// Issues units of a recovery by rows, where each role's rows lie elsewhere in the space: a
+    /// target's strip is a different part of the array for each target, so each is a unit of its
+    /// own, and they go one after another at the same height.
     fn issue_recovery_by_role(&mut self, core: &mut Core, start: u64) -> bool {
         let height = core.space.rows_left(start);
         let sectors = height.min(self.end - start);
@@ -198,7 +199,7 @@ impl Sync {
         }
     }
 
-    /// What it means that a block could not be done: it stays out of sync after a resync; a member
+    /// Takes note that a block could not be done: it stays out of sync after a resync; a member
     /// that was to get it has a bad block, so that the rest goes on. Without room for that,
     /// recovery cannot be completed.
     fn note_missed(&mut self, core: &mut Core, place: u64, unit: Unit, work: &Work) {
@@ -280,11 +281,11 @@ impl Sync {
     }
 }
 
-/// Notes rows as bad, of so many sectors each, of which nobody can tell a member what it is to hold
-/// there: they are read by nobody before they are written anew.
+/// Notes rows as bad, of so many sectors each, where nobody can tell a member what it is to hold.
+/// These rows are not read before they are written anew.
 ///
 /// # Errors
-/// Why its bad-block log does not take that.
+/// The reason why its bad-block log does not take that.
 fn note_unknown(core: &mut Core, id: MemberId, rows: &[(u64, u64)]) -> Result<(), String> {
     let Some(member) = core.members.get_mut(id) else { return Ok(()) };
     if rows.is_empty() || crate::broken("unknown-recorded") {
@@ -306,7 +307,7 @@ fn note_unknown(core: &mut Core, id: MemberId, rows: &[(u64, u64)]) -> Result<()
     Ok(())
 }
 
-/// A unit of what a member was given was read back, or could not be: is the member to fail?
+/// Judges a unit that was read back, or could not be. Returns the member if it is to fail.
 fn untrue(core: &Core, id: MemberId, unit: Unit, done: &Done) -> Option<Untrue> {
     let member = core.members.get(id)?;
     let copied = matches!(member.state, State::Rebuilding { replacement: true, .. });

@@ -1,5 +1,5 @@
-//! What waits for a resync, sector by sector, and what of it is lost with a member: where sums may
-//! not fit the data, they do not tell what a strip held that is gone.
+//! The sectors that wait for a resync, and the data that is lost among them with a member: where
+//! sums may not fit the data, they do not tell what a strip held that is gone.
 //!
 //! Such data cannot be read any more, and is not rebuilt. So that it stays so after a stop, and for
 //! md, the sums it would be computed from are noted in the bad-block logs of the members that hold
@@ -18,7 +18,7 @@ use crate::keeper::{Redundancy, Strips};
 
 const NO_ROOM: &str = "what no parity vouches for does not fit the bad-block logs";
 
-/// What is to become of a part of a stripe that waits for a resync.
+/// The fate of a part of a stripe that waits for a resync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// All data can be read: its sums can be made to fit.
@@ -29,21 +29,21 @@ enum Fate {
     Lost,
 }
 
-/// What waits for a resync. `left` is `None` as long as offset and bitmap say it all, then
-/// [`know_what_waits`](Self::know_what_waits) keeps it apart from them; it shrinks by
+/// The ranges that wait for a resync. `left` is `None` as long as offset and bitmap say it all,
+/// then [`know_what_waits`](Self::know_what_waits) keeps it apart from them; it shrinks by
 /// [`note_fitting`](Self::note_fitting) and by background work, or is lost by
 /// [`write_off`](Self::write_off), until [`nothing_waits`](Self::nothing_waits).
 #[derive(Debug, Default)]
 pub(in crate::keeper) struct Unsynced {
-    /// It, sector by sector.
+    /// The waiting ranges, sector by sector.
     pub(in crate::keeper) left: Option<Ranges>,
     /// A resync has been there, and could not bring it in line.
     pub(in crate::keeper) left_behind: bool,
-    /// What is lost of it cannot be noted, before something changes.
+    /// Lost data cannot be noted, before something changes.
     pub(super) unmarkable: bool,
-    /// What the running resync could not bring in line so far.
+    /// Ranges that the running resync could not bring in line so far.
     pub(super) missed: Ranges,
-    /// What was left is not tried again before something changes: why.
+    /// The reason why the ranges that were left are not tried again before something changes.
     pub(super) resync_waits: Option<Cow<'static, str>>,
     /// The array was started by force where sums may not fit, and no resync has ended since.
     pub(in crate::keeper) vouched: bool,
@@ -52,19 +52,19 @@ pub(in crate::keeper) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Does the array have sums of which some may not fit, and nobody vouches for them?
+    /// Returns whether the array has sums of which some may not fit.
     fn sums_in_doubt(&self, core: &Core) -> bool {
         let sums = matches!(core.space.redundancy(), Redundancy::Parity(_));
         sums && core.metadata.has_to_resync()
     }
 
-    /// Is anything of this range left, as far as that is known sector by sector?
+    /// Returns whether anything of this range is left, as far as that is known sector by sector.
     fn is_left(&self, start: u64, end: u64) -> bool {
         self.left.as_ref().is_some_and(|left| left.overlaps(start, end))
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync, but for
-    /// sums that are noted as bad?
+    /// Returns whether this range of sync space is known to be in step: nothing of it waits for a
+    /// resync, but for sums that are noted as bad.
     pub(in crate::keeper) fn in_step(&self, core: &Core, start: u64, end: u64) -> bool {
         let metadata = &core.metadata;
         end <= metadata.clean.resynced
@@ -73,7 +73,8 @@ impl Unsynced {
             || self.noted.covers(start, end)
     }
 
-    /// A write has made sums from all data of these rows: they fit. Did they wait for a resync?
+    /// Takes note that a write has made sums from all data of these rows: they fit. Returns whether
+    /// the rows waited for a resync.
     pub(in crate::keeper) fn note_fitting(&mut self, core: &Core, start: u64, end: u64) -> bool {
         if !self.sums_in_doubt(core) {
             return false;
@@ -104,7 +105,7 @@ impl Unsynced {
         }
     }
 
-    /// What waits for a resync, as the offset and the bitmap say.
+    /// Returns the ranges that wait for a resync, as the offset and the bitmap say.
     fn waiting(core: &Core) -> Ranges {
         let from = core.metadata.clean.resynced;
         let end = core.space.sync_sectors();
@@ -122,8 +123,8 @@ impl Unsynced {
         waiting
     }
 
-    /// How many sectors of each member wait for a resync, without which the others' parity does
-    /// not tell what it held.
+    /// Returns how many sectors of each member wait for a resync, without which the others' parity
+    /// does not tell what it held.
     pub(in crate::keeper) fn unvouched_sectors(&mut self, core: &Core) -> u64 {
         self.know_what_waits(core);
         self.left.as_ref().map_or(0, Ranges::sectors)

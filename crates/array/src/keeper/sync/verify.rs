@@ -1,10 +1,11 @@
-//! What a member was given is read back before it takes a role over: of what was rebuilt on it, a
-//! sample of units is compared with what the others say. One that cannot read them, or holds
-//! something else, fails; a member that it was to replace stays.
+//! Reading back what a member was given, before it takes a role over: a sample of the units that
+//! were rebuilt on it is compared with what the others say. A member that cannot read them, or
+//! holds something else, fails; a member that it was to replace stays.
 
-use super::{Phase, Sync, Work};
+use super::{Phase, Sync};
 use crate::assemble::Had;
 use crate::events::SyncAction;
+use crate::keeper::Work;
 use crate::keeper::core::Core;
 use crate::keeper::intent::Intent;
 use crate::keeper::members::State;
@@ -16,7 +17,7 @@ const ONE_IN: u64 = 64;
 const MOST: u64 = 1024;
 
 impl Sync {
-    /// What was done is durable: what members are to take over with is read back first.
+    /// Begins to read back what members are to take over with: all of it is durable.
     pub(super) fn begin_to_verify(&mut self, core: &mut Core) {
         let rebuilt = self.action == SyncAction::Recovery && !self.rebuilt(core).is_empty();
         let complete = self.interrupted.is_none() && !core.service.failed;

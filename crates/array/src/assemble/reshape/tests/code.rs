@@ -1,4 +1,4 @@
-//! What parity of level 6 tells.
+//! Tests of what parity of level 6 tells.
 
 use super::super::front::Maps;
 use super::backups::header;
@@ -51,7 +51,7 @@ fn disks(moved: impl IntoIterator<Item = u64>, torn: Option<u64>, content: &[u8]
     disks
 }
 
-/// Where what is read comes from: first sector and map, or backup.
+/// Returns the sources of what is read: first sector and map, or backup.
 fn sources(halfway: &Halfway) -> Vec<(u64, String)> {
     let pieces = halfway.pieces().unwrap();
     let starts = pieces.whole.members.iter().scan(0, |at, member| {

@@ -1,4 +1,4 @@
-//! What background work asks of the lane, and what it gets back.
+//! Background work, as the keeper asks for it and as the lane answers.
 
 use crate::MemberId;
 
@@ -8,7 +8,7 @@ use crate::MemberId;
 pub struct Unit {
     /// First sector.
     pub start: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u32,
 }
 
@@ -20,18 +20,18 @@ impl Unit {
     }
 }
 
-/// What a comparison does about differences.
+/// The way in which a comparison treats differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fix {
     /// Tell of them.
     Nothing,
     /// Make parity or copies follow the data: after an unclean stop.
     Resync,
-    /// As resync, but what the redundancy agrees is wrong is rewritten instead.
+    /// The same as resync, but what the redundancy agrees is wrong is rewritten instead.
     Repair,
 }
 
-/// What is to be done with a unit.
+/// Work to be done with a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Compare its redundancy with its data.
@@ -49,21 +49,21 @@ pub enum Work {
 pub struct Unread {
     /// First sector of the array.
     pub array_sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
     /// The members that were to hold them, or what gives them back.
     pub members: Vec<MemberId>,
 }
 
-/// What became of a unit, or of a part of it.
+/// The outcome of a unit, or of a part of it.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// It was done. `equal`: nothing differed.
+    /// The unit was done. `equal`: nothing differed.
     Well {
         /// See above; of a rebuilding it means nothing.
         equal: bool,
     },
-    /// There was nothing to compare it with.
+    /// Nothing to compare it with was there.
     Alone,
     /// Something of it could not be read, and was left as it is.
     Unread(Vec<Unread>),
