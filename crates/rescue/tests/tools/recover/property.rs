@@ -181,11 +181,15 @@ fn further_drawn_sets_are_found() {
     assert_all(Drawn::Further, "further");
 }
 
-/// `BRAID_SEEDS=17..18` draws what a failure named; without it, 500 sets.
+/// `BRAID_SEEDS=17..18,40..60` draws what failures named; without it, 500 sets.
 fn assert_all(kind: Drawn, name: &str) {
     let seeds = std::env::var("BRAID_SEEDS").unwrap_or_else(|_| "0..500".into());
     let folder = Folder::new(&format!("recover-drawn-{name}-{seeds}"));
-    let (first, end) = seeds.split_once("..").expect("a range");
-    let number = |text: &str| text.parse().expect("a number");
-    assert_figures(kind, &draw_and_find(kind, number(first)..number(end), &folder));
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let range = |range: &str| {
+        let (first, end) = range.split_once("..").expect("a range");
+        number(first)..number(end)
+    };
+    let all = seeds.split(',').flat_map(range);
+    assert_figures(kind, &draw_and_find(kind, all, &folder));
 }
