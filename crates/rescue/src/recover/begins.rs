@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
-use braid_array::level::Level;
 
 use super::equations::{Equation, Equations};
 use super::redundancy::Redundancy;
@@ -108,8 +107,10 @@ pub(super) fn beginning(
     }
     let is_usual = is_usual(begins);
     // A mirror of whole disks and one of their partitions hold the same there.
-    let is_mirror = one.shape.level == Level::Raid1 && equations.are_disks;
-    if is_mirror && equations.starts.contains(&(begins + one.origin)) {
+    if one.shape.is_mirror()
+        && equations.are_disks
+        && equations.starts.contains(&(begins + one.origin))
+    {
         return Beginning::Unsure;
     }
     let is_labelled = !is_beside && is_labelled(one, sizes, equations);

@@ -250,11 +250,24 @@ fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     });
     let single: Vec<(u64, usize)> = single.collect();
     let different: BTreeSet<usize> = single.iter().map(|(_, member)| *member).collect();
-    (different.len() > 1).then(|| Redundancy {
+    let is_told = different.len() > 1 || depend(rows, members, &single);
+    is_told.then(|| Redundancy {
         relation: Relation::TwoParities(single),
         members: members.to_vec(),
         lowest: found.lowest,
     })
+}
+
+/// Returns whether the strip that is alone in its row is a weighed sum of the others, as Q is: one
+/// member may have Q wherever a nearly empty array holds anything.
+fn depend(rows: &[Row], members: &[usize], single: &[(u64, usize)]) -> bool {
+    let own = single.iter().filter_map(|(sector, member)| {
+        let row = rows.iter().find(|row| row.sector == *sector)?;
+        (!is_zero(&row.strips[*member])).then(|| weights(&strips(row, members)) != Weights::None)
+    });
+    let own: Vec<bool> = own.collect();
+    let depend = own.iter().filter(|depends| **depends).count();
+    depend >= LEAST_WEIGHED && depend * 100 >= own.len() * LEAST_PERCENT
 }
 
 /// Are nearly all full rows pairs of copies and one that is alone? That is a mirror of an odd
@@ -333,6 +346,7 @@ fn subsets(all: &[usize]) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
     use crate::image::Image;
+    use braid_parity::gf::mul;
 
     /// The relation of members that hold these rows, from the usual place of data on.
     fn relation(rows: &[[u8; 4]]) -> Option<Redundancy> {
@@ -367,5 +381,17 @@ mod tests {
         let pairs: Vec<[u8; 4]> = (0..90).map(|n| [n + 1, n + 1, n + 3, n + 3]).collect();
         let groups = vec![vec![0, 1], vec![2, 3]];
         assert_eq!(relation(&pairs).unwrap().relation, Relation::Groups(groups));
+    }
+
+    #[test]
+    fn one_member_may_have_q_in_all_rows_that_hold_something() {
+        // Data of one member each, which parity repeats, and Q has its weight.
+        let first = (1..31).map(|n| [n, 0, n, mul(n, 2)]);
+        let second = (1..31).map(|n| [0, n, n, mul(n, 4)]);
+        let rows: Vec<[u8; 4]> = first.chain(second).collect();
+        let found = relation(&rows).unwrap();
+        assert_eq!(found.members, [0, 1, 2, 3]);
+        let Relation::TwoParities(single) = found.relation else { panic!("{found:?}") };
+        assert!(single.len() == 60 && single.iter().all(|(_, member)| *member == 3));
     }
 }

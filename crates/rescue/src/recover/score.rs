@@ -114,12 +114,13 @@ pub(super) fn accounts(one: &Hypothesis, sizes: &[u64], equations: &Equations) -
 }
 
 /// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything
-/// may be seen.
+/// may be seen. No more than so many are counted.
 pub(super) fn misplaced(
     one: &Hypothesis,
     role: usize,
     sizes: &[u64],
     equations: &Equations,
+    most: usize,
 ) -> usize {
     let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return 0 };
     let Some(place) = one.roles[role] else { return 0 };
@@ -133,7 +134,28 @@ pub(super) fn misplaced(
         let own = equation.seen.iter().filter(|(member, _)| *member == place.member);
         own.filter(move |(_, at)| is_elsewhere(*at, equation))
     });
-    all.count()
+    all.take(most).count()
+}
+
+/// Where parity alone shows a block, by the hypothesis: the number of the member, and the sector of
+/// its data.
+pub(super) fn only_copies(
+    one: &Hypothesis,
+    sizes: &[u64],
+    equations: &Equations,
+) -> Vec<(usize, u64)> {
+    let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return Vec::new() };
+    let mut copies = Vec::new();
+    for equation in equations.some(MANY) {
+        let sectors: Vec<u64> = equation.places().map(|place| one.origin + place).collect();
+        for strip in strips(one, &equation.seen) {
+            let place = one.roles[strip.role.index()];
+            if is_parity_beside(&geometry, &sectors, strip) {
+                copies.extend(place.map(|place| (place.member, strip.sector)));
+            }
+        }
+    }
+    copies
 }
 
 /// Where on members a block was seen, by role.

@@ -71,6 +71,13 @@ impl Shape {
         }
     }
 
+    /// Returns whether each member holds all of the array.
+    pub(super) fn is_mirror(&self) -> bool {
+        self.level == Level::Raid1
+            || matches!(self.layout, Layout::Raid10(layout)
+                if (layout.far == 1 || layout.offset) && layout.copies() == self.raid_disks)
+    }
+
     /// Has the level anything but data?
     #[must_use]
     pub const fn is_redundant(&self) -> bool {

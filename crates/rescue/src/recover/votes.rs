@@ -26,6 +26,8 @@ pub(super) const MANY: usize = 4000;
 /// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
+/// Shapes under which as many blocks are met as under the best, and that are kept for that.
+const MOST_LEVEL: usize = 120;
 /// Where file systems begin, in sectors: with the array, in its first partition or volume.
 const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
 
@@ -263,7 +265,11 @@ fn search_at(
     // Parity looks like data where the rest of its row is zero: then under many shapes there are as
     // many votes, and those of the right one are not the most.
     counted.sort_by(|a, b| order(&a.1, &b.1));
-    let mut further = counted.split_off(counted.len().min(BEST_SHAPES));
+    // Which of those that come level is meant is told later.
+    let level =
+        counted.iter().filter(|it| (it.1.met, it.1.of) == (counted[0].1.met, counted[0].1.of));
+    let kept = level.count().clamp(BEST_SHAPES, MOST_LEVEL).min(counted.len());
+    let mut further = counted.split_off(kept);
     further.sort_by_key(|(one, _)| (std::cmp::Reverse(one.bound), one.shape.rarity()));
     further.truncate(MOST_VOTES);
     counted.extend(further);
@@ -364,7 +370,9 @@ fn refine(
         without.roles[role] = None;
         score(&mut without, sizes, equations, MANY);
         let gain = one.met.saturating_sub(without.met);
-        if gain * 50 <= one.met && (gain == 0 || misplaced(&one, role, sizes, equations) >= gain) {
+        if gain * 50 <= one.met
+            && (gain == 0 || misplaced(&one, role, sizes, equations, gain) >= gain)
+        {
             one = without;
         }
     }
@@ -377,7 +385,7 @@ const fn mirrors(one: &Hypothesis) -> bool {
 }
 
 /// What differs by two roles, or by a member that has none so far.
-fn neighbours<'a>(
+pub(super) fn neighbours<'a>(
     one: &'a Hypothesis,
     votes: &'a [Vote],
     members: usize,
@@ -445,15 +453,4 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u6
 /// Counts the equations that a hypothesis meets, as closely as can be.
 pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
     score(one, sizes, equations, MANY);
-}
-
-/// Those that differ from this one by members whose roles little or nothing tells: two of them
-/// exchanged, or members without a role in roles without a member.
-#[must_use]
-pub(super) fn rivals(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Hypothesis> {
-    let near = neighbours(one, &[], sizes.len()).map(|mut other| {
-        score(&mut other, sizes, equations, MANY);
-        other
-    });
-    near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(16).collect()
 }

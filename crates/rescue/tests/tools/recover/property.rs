@@ -159,13 +159,18 @@ fn assert_figures(kind: Drawn, figures: &Figures) {
 
 const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
 
+/// Nearly empty sets of which another hypothesis met more blocks than the right one, since parity
+/// shows copies of what is missing.
+const HIDDEN: [u64; 6] = [52, 177, 179, 226, 395, 453];
+
 /// The first of those below; what is printed names the seed of each, and the next tests take it.
 #[test]
 fn some_drawn_sets_are_found() {
     if have("some_drawn_sets_are_found", &PROGRAMS) {
         let folder = Folder::new("recover-drawn");
         assert_figures(Drawn::Plain, &draw_and_find(Drawn::Plain, 0..12, &folder));
-        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, 13..18, &folder));
+        let further = (13..18).chain(HIDDEN);
+        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, further, &folder));
     }
 }
 
