@@ -1,4 +1,4 @@
-//! Which of the hypotheses that were found are worth comparing rows, and what rows say of them.
+//! The hypotheses that are worth comparing rows, and the sums of their rows.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ pub(super) fn walked(
 }
 
 /// The hypotheses whose rows are compared: the first ones, all that come as near, and those that
-/// deny least. Which of those lacks a member only because nothing on it says so, rows tell.
+/// deny least. Rows tell which of those lacks a member only because nothing on that says so.
 fn compared_ones(found: &[Hypothesis]) -> Vec<&Hypothesis> {
     let most = found.first().map_or(0, |one| one.met);
     let further = found.iter().skip(COMPARED).filter(|one| is_near(one, most));
@@ -87,7 +87,7 @@ fn is_near(one: &Hypothesis, most: usize) -> bool {
     one.met * 50 >= most * 49
 }
 
-/// How many meet as many blocks as the first one, or nearly.
+/// The number of those that meet as many blocks as the first one, or nearly.
 fn near_ones(found: &[Hypothesis]) -> usize {
     let most = found.first().map_or(0, |one| one.met);
     found.iter().filter(|one| is_near(one, most)).count()
@@ -154,7 +154,7 @@ fn filled(
     kept
 }
 
-/// Do its rows add up to zero, in any order?
+/// Returns whether its rows add up to zero, in any order.
 fn has_one_parity(one: &Hypothesis) -> bool {
     one.shape.level.parity_disks() == 1 && one.missing() == 0
 }

@@ -2,8 +2,8 @@
 //! belong together, how, and in which order.
 //!
 //! File systems have blocks that tell where they belong. Each that is found is an equation between
-//! a place on a member and one in the array. Of all geometries the one that meets them is meant;
-//! sums over rows of the members confirm it, or refute it.
+//! a place on a member and one in the array. The geometry that meets them is meant; sums over rows
+//! of the members confirm it, or refute it.
 //!
 //! The caller reads: [`structures`] of all members first, then a [`Harvest`] of each, which may be
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and

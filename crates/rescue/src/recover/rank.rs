@@ -1,4 +1,4 @@
-//! Which hypothesis is to be believed, how much, and why.
+//! The order of hypotheses, the confidence that each deserves, and the reason.
 
 use super::begins::{Beginning, beginning};
 use super::contrast::{Contrast, Explained};
@@ -16,9 +16,9 @@ use super::walk::walk;
 
 /// Hypotheses that are told from each other by what they read.
 const MOST_SORTED: usize = 48;
-/// Those that come level with the best, of which rivals are looked for.
+/// Hypotheses that come level with the best, of which rivals are looked for.
 const MOST_LEVEL: usize = 3;
-/// Those that are answered with.
+/// The number of hypotheses in the answer.
 const ANSWERED: usize = 3;
 /// The least for [`Confidence::High`]: equations, and percent of them.
 const LEAST_EQUATIONS: usize = 50;
@@ -31,14 +31,14 @@ const LIKELY_PERCENT: f64 = 90.0;
 /// Blocks on a member that is left out that can speak against a hypothesis.
 const LEAST_CONTRARY: usize = 8;
 
-/// How much a hypothesis is to be believed.
+/// The confidence that a hypothesis deserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// Much speaks for it and nothing else comes near.
     High,
     /// More speaks for it than for anything else.
     Likely,
-    /// It is possible.
+    /// A possible one.
     Guess,
 }
 
@@ -59,18 +59,18 @@ impl Confidence {
 pub struct Ranked {
     /// The hypothesis, without members that are behind.
     pub hypothesis: Hypothesis,
-    /// How much it is to be believed.
+    /// The confidence that it deserves.
     pub confidence: Confidence,
-    /// What rows of the members say.
+    /// The sums of rows of the members.
     pub sums: Sums,
     /// A member that belongs to it and is behind, and has no role therefore.
     pub stale: Option<usize>,
-    /// Of the next best, where there is one: equations that are met, and that could be.
+    /// The next best, where there is one: equations that are met, and that could be.
     pub next: Option<(usize, usize)>,
     /// Where in the array the structure ends by which it was found, in sectors, where that is
     /// known.
     pub needed_sectors: Option<u64>,
-    /// What speaks for it, for people.
+    /// Evidence for it, for people.
     pub evidence: Vec<String>,
 }
 
@@ -147,8 +147,8 @@ pub fn rank(
     ranked.collect()
 }
 
-/// What may be meant instead of the best one, or of others that come level with it and may read the
-/// same.
+/// Hypotheses that may be meant instead of the best one, or of others that come level with it and
+/// may read the same.
 fn rivals_of_best(
     all: &[(Hypothesis, Sums)],
     members: &mut Members<'_, '_>,
@@ -174,7 +174,7 @@ fn rivals_of_best(
     rivals
 }
 
-/// Those that may be meant instead of this one.
+/// Hypotheses that may be meant instead of this one.
 fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning]) -> Vec<usize> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
@@ -198,8 +198,8 @@ fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning])
 }
 
 /// Members that a hypothesis leaves out, although they hold blocks of the same structure, which
-/// speak against it whatever role they are given. What is out of its array because it is behind
-/// has its blocks where they belong.
+/// speak against it whatever role they are given. A member that is out of its array because it is
+/// behind has its blocks where they belong.
 fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize> {
     let empty: Vec<usize> =
         (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
@@ -222,7 +222,8 @@ fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize
     one.left_out(sizes.len()).into_iter().filter(has_blocks).filter(|m| !fits(*m)).collect()
 }
 
-/// What comes first is to be believed first; of those that read the same, it is the one to name.
+/// Sorts the hypotheses that are to be believed first to the front; of those that read the same,
+/// the one to name.
 fn sort(
     all: &mut [(Hypothesis, Sums)],
     sizes: &[u64],
@@ -266,7 +267,7 @@ fn places(one: &Hypothesis) -> Vec<(usize, u64)> {
     one.roles.iter().flatten().map(|place| (place.member, place.data_offset)).collect()
 }
 
-/// Are its members some of these, and not all?
+/// Returns whether its members are some of these, and not all.
 fn has_fewer(one: &Hypothesis, members: &[usize]) -> bool {
     let own = used(one);
     own.len() < members.len() && own.iter().all(|member| members.contains(member))
@@ -296,7 +297,7 @@ fn distinct(
     kept
 }
 
-/// Is it the other one without some of its members?
+/// Returns whether it is the other one without some of its members.
 fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
     let mut roles = one.roles.iter().zip(&other.roles);
     one.shape == other.shape
@@ -309,12 +310,12 @@ fn nearest<'a>(rivals: impl Iterator<Item = &'a Hypothesis>) -> Option<&'a Hypot
     rivals.max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
 }
 
-/// Is it far before the next? Where nothing but blocks speaks for it, it has to be.
+/// Returns whether it is far before the next. Where nothing but blocks speaks for it, it has to be.
 fn has_lead(one: &Hypothesis, next: Option<&Hypothesis>) -> bool {
     one.of == 0 || one.percent() - next.map_or(0.0, Hypothesis::percent_of_all) >= LEAST_LEAD
 }
 
-/// Is it enough to be certain?
+/// Returns whether it is enough to be certain.
 fn is_enough(one: &Hypothesis) -> bool {
     let is_enough = |met: usize, of: usize| {
         of >= LEAST_EQUATIONS && met as f64 * 100.0 > of as f64 * LEAST_PERCENT

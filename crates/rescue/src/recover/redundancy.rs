@@ -1,6 +1,6 @@
-//! What rows say before any block is asked: which members hold the same, or add up to nothing, or
-//! have one among them without which they do. That fixes the set and the level, whatever lies on
-//! the array, as long as data begin at the same place on all of them.
+//! Redundancy that rows tell before any block is asked: members that hold the same, or add up to
+//! nothing, or have one among them without which they do. Rows fix the set and the level, whatever
+//! lies on the array, as long as data begin at the same place on all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,19 @@ const MARKED_SPOTS: usize = 100;
 /// Before the usual place of data, and at ends, superblocks and bitmaps lie.
 pub(super) const USUAL_SECTORS: u64 = 2048;
 const END_SECTORS: u64 = 256;
-/// Of more partitions nothing is known.
+/// The most partitions of which anything is kept.
 const MOST_STARTS: usize = 16;
 /// Sets of more members are not taken apart.
 pub(super) const MOST_MEMBERS: usize = 24;
 
-/// How members belong together, by their rows.
+/// The relation between members, by their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// They hold the same.
+    /// All hold the same.
     Alike,
     /// Some hold the same as another each; others are alone.
     Groups(Vec<Vec<usize>>),
-    /// They add up to zero.
+    /// All add up to zero.
     OneParity,
     /// Without one of them they add up to zero: in these rows it is this one alone.
     TwoParities(Vec<(u64, usize)>),
@@ -67,7 +67,7 @@ struct Fitting {
 }
 
 impl Redundancy {
-    /// Has each of these members a copy?
+    /// Returns whether each of these members has a copy.
     fn is_complete(&self, all: &[usize]) -> bool {
         match &self.relation {
             Relation::Alike => self.members.len() == all.len(),
@@ -134,8 +134,9 @@ pub(super) fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Ro
     sectors.filter(|sector| sector + ROW_SECTORS <= end).filter_map(row).collect()
 }
 
-/// Do nearly all rows of these members fit, but for what lies before the data? `fits` has nothing
-/// to say about some. Members that hold nothing there, or what does not fit, are none of them.
+/// Looks for the row from which on nearly all rows of these members fit: other things lie before
+/// the data. `fits` has nothing to say about some. Members that hold nothing there, or what does
+/// not fit, are none of them.
 fn fitting(
     rows: &[Row],
     members: &[usize],
@@ -157,7 +158,7 @@ fn fitting(
     None
 }
 
-/// Do most rows fit in which this member holds something?
+/// Returns whether most rows fit in which this member holds something.
 fn takes_part(rows: &[(&Row, bool)], member: usize) -> bool {
     let own = || rows.iter().filter(|(row, _)| !is_zero(&row.strips[member]));
     own().filter(|(_, fits)| *fits).count() * 2 > own().count()
@@ -208,14 +209,15 @@ fn alike(rows: &[Row], all: &[usize], starts: &BTreeSet<u64>) -> Option<Redundan
     }
 }
 
-/// Do the rest begin or end elsewhere than these? A mirror's half has the beginning of the array.
+/// Returns whether the rest begin or end elsewhere than these. A mirror's half has the beginning of
+/// the array.
 fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
     let holds = |member: usize| rows.iter().filter(|row| !is_zero(&row.strips[member])).count();
     let rest = all.iter().filter(|member| !pair.contains(member));
     rest.map(|member| holds(*member)).all(|rows| rows < LEAST_ROWS)
 }
 
-/// Do these add up to zero?
+/// Finds the redundancy of these where they add up to zero.
 pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 3 {
         return None;
@@ -227,7 +229,7 @@ pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> 
     Some(Redundancy { relation: Relation::OneParity, members: members.to_vec(), lowest })
 }
 
-/// Do, in each row, all of these but one add up to zero?
+/// Finds the redundancy of these where, in each row, all but one add up to zero.
 fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 4 {
         return None;
@@ -270,8 +272,8 @@ fn depend(rows: &[Row], members: &[usize], single: &[(u64, usize)]) -> bool {
     depend >= LEAST_WEIGHED && depend * 100 >= own.len() * LEAST_PERCENT
 }
 
-/// Are nearly all full rows pairs of copies and one that is alone? That is a mirror of an odd
-/// number.
+/// Returns whether nearly all full rows are pairs of copies and one that is alone. Such rows are a
+/// mirror of an odd number.
 fn are_pairs(rows: &[Row], members: &[usize]) -> bool {
     let mut full = 0;
     let mut pairs = 0;
@@ -315,7 +317,7 @@ fn one_missing(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     })
 }
 
-/// What is the same on all members says nothing: so are bitmaps and logs of bad blocks.
+/// Strips that are the same on all members say nothing: so are bitmaps and logs of bad blocks.
 fn is_same(row: &Row, members: &[usize]) -> bool {
     members.iter().all(|member| row.strips[*member] == row.strips[members[0]])
 }

@@ -1,4 +1,5 @@
-//! What may be meant instead of the best hypothesis, and that the search for most blocks passes by.
+//! Hypotheses that may be meant instead of the best one, and that the search for most blocks passes
+//! by.
 
 use super::equations::Equations;
 use super::score::{misplaced, only_copies, score};
@@ -10,19 +11,20 @@ use braid_array::SECTOR_BYTES;
 
 /// Rivals of each kind that are looked at.
 const MOST: usize = 16;
-/// Of more members no other orders are tried.
+/// The most members of which other orders are tried.
 const MOST_MEMBERS: usize = 6;
 /// Orders of members that are tried in all.
 const MOST_ORDERS: usize = 400;
 
-/// Those that differ from this one by members whose roles little or nothing tells: two of them
+/// Rivals that differ from this one by members whose roles little or nothing tells: two of them
 /// exchanged, or members without a role in roles without a member; and those of another layout.
 #[must_use]
 pub(super) fn near(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Hypothesis> {
+    // Superblocks that are left say which layout it is.
     let laid_out = shapes::all(sizes.len()).into_iter().filter_map(|shape| {
         let other = Hypothesis { shape, ..one.clone() };
         let is_alike = Shape { layout: one.shape.layout, ..shape } == one.shape;
-        (is_alike && shape != one.shape).then_some(other)
+        (is_alike && shape != one.shape && one.hinted.is_empty()).then_some(other)
     });
     let near = laid_out.chain(neighbours(one, &[], sizes.len())).map(|mut other| {
         score(&mut other, sizes, equations, MANY);
@@ -31,8 +33,9 @@ pub(super) fn near(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Ve
     near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(MOST).collect()
 }
 
-/// Those that deny no more blocks than this one does, with data at the same places, and have blocks
-/// of a missing member in parity where this one has data: as many as a nearly empty array leaves.
+/// Rivals that deny no more blocks than this one does, with data at the same places, and have
+/// blocks of a missing member in parity where this one has data: as many as a nearly empty array
+/// leaves.
 #[must_use]
 pub(super) fn hidden(
     one: &Hypothesis,

@@ -40,12 +40,12 @@ pub struct Place {
     pub data_offset: u64,
 }
 
-/// How members may belong together.
+/// A way in which members may belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hypothesis {
     /// Level, layout, chunk and number of roles.
     pub shape: Shape,
-    /// Who has each role.
+    /// The member in each role.
     pub roles: Vec<Option<Place>>,
     /// By which structure it was found.
     pub structure: usize,
@@ -57,7 +57,7 @@ pub struct Hypothesis {
     pub of: usize,
     /// Blocks that were seen in parity alone, by what it says.
     pub unseen: usize,
-    /// What lies where the file system says so that was read by it.
+    /// The things that lie where the file system says so that was read by it.
     pub(super) walked: Walked,
     /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
     pub hinted: Vec<usize>,
@@ -97,14 +97,14 @@ impl Hypothesis {
         self.roles.iter().flatten().map(room).min().unwrap_or(0)
     }
 
-    /// Can an array do without those that are missing?
+    /// Returns whether an array can do without those that are missing.
     pub(super) fn is_whole_enough(&self) -> bool {
         let Shape { level, layout, raid_disks, .. } = self.shape;
         let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
         Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
     }
 
-    /// Can it be read as an array that somebody describes? Only then it is advised.
+    /// Returns whether it can be read as an array that somebody describes. Only then it is advised.
     pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
         let member = |place: &Option<Place>| {
             let Place { member, data_offset } = (*place)?;
@@ -148,7 +148,7 @@ impl Hypothesis {
     }
 }
 
-/// What superblocks that are left say of their array.
+/// The array by the superblocks that are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// Its geometry.
@@ -237,7 +237,7 @@ fn search_among(
     found
 }
 
-/// Which of two comes first.
+/// Orders two hypotheses: the better one comes first.
 pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
     (b.met.cmp(&a.met))
         .then(a.of.cmp(&b.of))
@@ -379,12 +379,12 @@ fn refine(
     one
 }
 
-/// Are there copies, so that one member more meets no equation more?
+/// Returns whether there are copies, so that one member more meets no equation more.
 const fn mirrors(one: &Hypothesis) -> bool {
     matches!(one.shape.level, Level::Raid1 | Level::Raid10)
 }
 
-/// What differs by two roles, or by a member that has none so far.
+/// Hypotheses that differ by two roles, or by a member that has none so far.
 pub(super) fn neighbours<'a>(
     one: &'a Hypothesis,
     votes: &'a [Vote],
