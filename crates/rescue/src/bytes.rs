@@ -27,7 +27,7 @@ pub(crate) fn guid(bytes: &[u8], at: usize) -> Option<Uuid> {
     array_at(bytes, at).map(Uuid::from_bytes_le)
 }
 
-/// Does this lie at `at`?
+/// Returns whether this lies at `at`.
 pub(crate) fn lies_at(bytes: &[u8], at: usize, what: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(what))
 }
@@ -55,7 +55,7 @@ pub(crate) fn text(bytes: &[u8]) -> Option<String> {
     (!text.is_empty()).then(|| text.chars().map(printable).collect())
 }
 
-/// Is there nothing but zeroes?
+/// Returns whether there is nothing but zeroes.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }

@@ -2,7 +2,7 @@
 
 const TABLE: [u32; 256] = table(0xedb8_8320);
 
-/// What a byte does to a sum by this polynomial, reflected.
+/// The change that a byte makes to a sum by this polynomial, reflected.
 pub(crate) const fn table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! What is looked into: a disk, a partition, an array or an image of one, read by the caller.
+//! Images: a disk, a partition, an array or an image of one, read by the caller.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ pub trait Image {
     /// Bytes there are. Always the same.
     fn size_bytes(&self) -> u64;
 
-    /// Fills `into` with what lies at `offset_bytes`. It is asked only for what lies within the
-    /// image: from a multiple of [`PAGE_BYTES`] to such a multiple or the image's end, at first.
-    /// What cannot be read is asked for again in single pages, then in single sectors.
+    /// Fills `into` with what lies at `offset_bytes`. Reads ask only for bytes within the image:
+    /// from a multiple of [`PAGE_BYTES`] to such a multiple or the image's end, at first. A range
+    /// that cannot be read is asked for again in single pages, then in single sectors.
     ///
     /// # Errors
-    /// Why it cannot be read; `into` may hold anything then.
+    /// The reason for which it cannot be read; `into` may hold anything then.
     fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), String>;
 }
 
@@ -43,17 +43,17 @@ pub struct Unreadable {
     pub offset_bytes: u64,
     /// Its length.
     pub bytes: u64,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// What could be read of a range; zeroes are in the place of the rest.
+/// The bytes of a range that could be read; zeroes are in the place of the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Patchy {
     pub(crate) bytes: Vec<u8>,
-    /// What could not be read, in order: sectors, as offsets in the image.
+    /// The ranges that could not be read, in order: sectors, as offsets in the image.
     pub(crate) holes: Vec<Range<u64>>,
-    /// Why the first of them could not.
+    /// The reason for which the first of them could not.
     reason: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What lies on disks and in images of disks, for arrays that have to be found again. Decoders
+//! The contents of disks and of images of disks, for arrays that have to be found again. Decoders
 //! only: no file, socket, thread or clock. The caller reads, through an [`Image`], and gets data.
 //!
 //! All of it takes hostile bytes: lengths are checked, memory and work are bounded, whatever an

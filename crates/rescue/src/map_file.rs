@@ -11,14 +11,14 @@ use std::ops::Range;
 /// The most ranges that a map may have: one for each bad sector of a disk that is worth an image.
 pub const MAX_RANGES: usize = 1 << 20;
 
-/// What a map says of an image.
+/// The state of an image by a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFile {
     unrescued: Vec<Range<u64>>,
     size_bytes: u64,
 }
 
-/// Why a text is no map that can be trusted; line numbers count from 1.
+/// The reason for which a text is no map that can be trusted; line numbers count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapFileError {
     /// There is no status line: it was cut off, or is another file.
@@ -29,9 +29,9 @@ pub enum MapFileError {
     Field {
         /// The line.
         line: usize,
-        /// What should be there.
+        /// The text that should be there.
         wanted: &'static str,
-        /// What is there, shortened.
+        /// The text that is there, shortened.
         found: String,
     },
     /// A block begins before the one before it has ended.
@@ -61,8 +61,8 @@ pub enum MapFileError {
 }
 
 impl MapFile {
-    /// Reads the map of an image of `size_bytes`. What it does not mention was not rescued; what
-    /// it says beyond the image's end does not matter.
+    /// Reads the map of an image of `size_bytes`. Ranges that it does not mention were not rescued;
+    /// ranges beyond the image's end do not matter.
     ///
     /// # Errors
     /// [`MapFileError`]: of a map that is not understood nothing is taken, since what it calls
@@ -112,13 +112,14 @@ impl MapFile {
         Self { size_bytes, ..self }
     }
 
-    /// What was not rescued, in bytes of the image: sorted, disjoint, not adjacent, none empty.
+    /// The ranges that were not rescued, in bytes of the image: sorted, disjoint, not adjacent,
+    /// none empty.
     #[must_use]
     pub fn unrescued(&self) -> &[Range<u64>] {
         &self.unrescued
     }
 
-    /// Was any of this range not rescued?
+    /// Returns whether any of this range was not rescued.
     #[must_use]
     pub fn is_missing(&self, range: &Range<u64>) -> bool {
         let after = self.unrescued.partition_point(|lost| lost.end <= range.start);

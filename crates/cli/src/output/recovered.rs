@@ -134,12 +134,8 @@ pub(crate) struct Answer {
 struct Hypothesis {
     array: u32,
     confidence: &'static str,
-    level: &'static str,
-    layout: Option<String>,
-    chunk_bytes: u64,
-    raid_devices: u32,
-    members: Vec<String>,
-    data_offset_bytes: Vec<Option<u64>>,
+    #[serde(flatten)]
+    made_of: MadeOf,
     evidence: Vec<String>,
     legs: Vec<LegAnswer>,
     command: String,
@@ -147,43 +143,33 @@ struct Hypothesis {
 
 #[derive(Serialize)]
 struct LegAnswer {
+    #[serde(flatten)]
+    made_of: MadeOf,
+    command: String,
+}
+
+/// The geometry of an array, and its members.
+#[derive(Serialize)]
+struct MadeOf {
     level: &'static str,
     layout: Option<String>,
     chunk_bytes: u64,
     raid_devices: u32,
     members: Vec<String>,
     data_offset_bytes: Vec<Option<u64>>,
-    command: String,
 }
 
 pub(crate) fn json(found: &[Recovered]) -> Answer {
+    let leg = |leg: &Leg| LegAnswer { made_of: leg.array.made_of(), command: leg.command() };
     let each = found.iter().map(|one| Hypothesis {
         array: one.array,
         confidence: one.confidence.name(),
-        level: one.shape.level.name(),
-        layout: layout(one.shape.layout),
-        chunk_bytes: one.chunk_bytes(),
-        raid_devices: one.shape.raid_disks,
-        members: one.roles.iter().map(word).collect(),
-        data_offset_bytes: one.all_offsets(),
+        made_of: one.made_of(),
         evidence: one.evidence.clone(),
-        legs: one.legs.iter().map(leg_json).collect(),
+        legs: one.legs.iter().map(leg).collect(),
         command: one.command(),
     });
     Answer { schema: 1, hypotheses: each.collect() }
-}
-
-fn leg_json(leg: &Leg) -> LegAnswer {
-    let one = &leg.array;
-    LegAnswer {
-        level: one.shape.level.name(),
-        layout: layout(one.shape.layout),
-        chunk_bytes: one.chunk_bytes(),
-        raid_devices: one.shape.raid_disks,
-        members: one.roles.iter().map(word).collect(),
-        data_offset_bytes: one.all_offsets(),
-        command: leg.command(),
-    }
 }
 
 pub(crate) fn text(found: &[Recovered]) -> String {
@@ -222,6 +208,17 @@ impl Recovered {
 
     fn all_offsets(&self) -> Vec<Option<u64>> {
         self.roles.iter().map(|role| role.as_ref().map(|place| place.data_offset_bytes)).collect()
+    }
+
+    fn made_of(&self) -> MadeOf {
+        MadeOf {
+            level: self.shape.level.name(),
+            layout: layout(self.shape.layout),
+            chunk_bytes: self.chunk_bytes(),
+            raid_devices: self.shape.raid_disks,
+            members: self.roles.iter().map(word).collect(),
+            data_offset_bytes: self.all_offsets(),
+        }
     }
 
     /// Level, layout and chunk.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::support::Lab;
+use crate::support::export::{ask, connect, noise};
 use serde_json::Value;
 
 /// Two arrays with some members each, called `ov` and `other`.
@@ -115,8 +116,18 @@ fn every_array_and_every_odd_file_is_explained() {
         format!("next: braid assemble --readonly {}\n", words.join(" "))
     };
 
+    let content = noise(1 << 20);
+    for (name, members) in [("ov", &ours), ("other", &theirs)] {
+        lab.ok(&format!("assemble {name} --export nbd:unix:{name}.sock"), members);
+        let size = lab.ok(&format!("cat {name}"), &[]).len();
+        let mut stream = connect(&lab.path(&format!("{name}.sock")), name, size);
+        ask(&mut stream, 1, 0, &content).unwrap();
+        drop(stream);
+        lab.ok(&format!("stop {name}"), &[]);
+    }
     let all = [&odd[..2], &ours, &odd[2..], &theirs].concat();
     let text = lab.ok_text("assemble --explain", &all);
+    assert_eq!(lab.type_all(&text, &content), 5, "{text}");
     for array in [&ours[..], &theirs] {
         assert!(
             text.contains(&format!("can start: clean and complete\n{}", command(array))),
@@ -126,6 +137,7 @@ fn every_array_and_every_odd_file_is_explained() {
     let one = [&odd[..], &ours].concat();
     let of_one = lab.ok_text("assemble --explain", &one);
     assert!(of_one.contains(&command(&ours)), "{of_one}");
+    assert_eq!(lab.type_all(&of_one, &content), 2, "{of_one}");
     for (path, reason) in odd.iter().zip(reasons) {
         let line = format!("  out  {}: {reason}\n", path.display());
         assert!(text.contains(&line) && of_one.contains(&line), "{line}{text}{of_one}");
@@ -136,6 +148,7 @@ fn every_array_and_every_odd_file_is_explained() {
     let called = command(&theirs).replace("--readonly ", "--readonly other ");
     assert!(text.contains(&called), "{text}");
     assert_eq!(text.matches("next: ").count(), 1, "{text}");
+    assert_eq!(lab.type_all(&text, &content), 2, "{text}");
 
     // Where there is no array at all, it could not be explained.
     let output = lab.run("assemble --explain", &odd);

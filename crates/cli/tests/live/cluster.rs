@@ -57,6 +57,8 @@ fn an_array_lives_over_nodes() {
     lab.ok(&format!("assemble x{all}"), &[]);
     assert!(lab.ok("cat x", &[]) == content);
     lab.ok("stop x", &[]);
+    let explained = lab.told(&format!("assemble --explain x{all}"), &[]);
+    assert_eq!(lab.type_all(&explained, &content), 1, "{explained}");
     let line = lab.refused(1, &format!("assemble x{}", members(&left[..2], "")), &[], &[]);
     assert!(line.contains("it needs 3 of 5"), "{line}");
 }

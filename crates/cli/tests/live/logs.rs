@@ -95,6 +95,7 @@ fn partial_parity_logs_are_listed_and_explained_and_replayed() {
     let text = lab.ok_text("assemble --explain", &members);
     assert!(text.contains("before it serves: "), "{text}");
     assert!(text.contains("; nothing is written by --explain\n"), "{text}");
+    assert_eq!(lab.type_all(&text, &content), 2, "{text}");
     let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
     assert_eq!(before, after);
     comes_right(&lab, &members, &content);
@@ -129,6 +130,8 @@ fn a_journal_is_shown_listed_explained_and_replayed() {
 
     // Without it, or with one that is damaged or of another time, there is a reason and a way on.
     let explain = |devices: &[PathBuf]| lab.told("assemble --explain", devices);
+    let text = explain(&devices);
+    assert_eq!(lab.type_all(&text, &content), 2, "{text}");
     let text = explain(&devices[..3]);
     assert!(text.contains("cannot start: the journal of the array is not there"), "{text}");
     assert!(text.contains("next: bring the journal back"), "{text}");

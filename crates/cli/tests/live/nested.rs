@@ -3,6 +3,9 @@
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
+use crate::support::export::{ask, connect, noise};
 use crate::support::{Lab, until};
 
 /// Returns the next step of `assemble --explain` for the array `top`.
@@ -83,7 +86,16 @@ fn an_array_of_arrays_is_found_by_its_name_in_one_of_them() {
     let lab = Lab::new();
     let members = lab.nested("1 --assume-clean");
     let half = &members[..2];
+    let content = noise(1 << 20);
+    lab.ok("assemble top --export nbd:unix:top.sock", &members);
+    let size: Value = serde_json::from_slice(&lab.ok("status top --json", &[])).unwrap();
+    let size = size["size_bytes"].as_u64().unwrap() as usize;
+    let mut stream = connect(&lab.path("top.sock"), "top", size);
+    ask(&mut stream, 1, 0, &content).unwrap();
+    drop(stream);
+    lab.ok("stop top", &[]);
     let text = lab.told("assemble --explain top", half);
+    assert_eq!(lab.type_all(&text, &content), 2, "{text}");
     let run = command("--readonly --run top ", half);
     assert!(text.contains(&format!("start without them: {run}\n")), "{text}");
     lab.ok("assemble --run top", half);
@@ -185,6 +197,7 @@ fn an_array_within_that_has_no_redundancy_is_rebuilt_on_a_new_member() {
     let text = lab.ok_text("assemble --explain top", all);
     let out = format!("out  {}", members[0].display());
     assert!(text.lines().any(|line| line.trim_start().starts_with(&out)), "{text}");
+    assert_eq!(lab.type_all(&text, &content), 2, "{text}");
     let whole: Vec<PathBuf> = [4, 1, 2, 3].map(|at| members[at].clone()).to_vec();
     lab.ok("assemble top", &whole);
     assert!(healthy(&lab));

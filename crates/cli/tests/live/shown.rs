@@ -166,6 +166,9 @@ fn what_is_explained_is_there_as_json() {
         degraded["next"].as_str().unwrap().contains("braid assemble --readonly --run "),
         "{degraded}"
     );
+    for array in [home, degraded] {
+        assert_eq!(lab.type_all(array["next"].as_str().unwrap(), &[0; 4096]), 1, "{array}");
+    }
     assert!(both["others"][0]["device"].as_str().unwrap().ends_with("blank0"), "{both}");
     lab.ok("assemble", &members);
     let runs = explained(&lab, &members);

@@ -102,7 +102,9 @@ fn an_array_that_cannot_be_reached_is_told_of_with_how_to_end_it() {
 
         kill_process(process, Signal::TERM).unwrap();
         until("its process has ended", || test_kill_process(process).is_err());
-        assert!(lab.ok_text("assemble --explain", &members).contains("can start: clean"));
+        let explained = lab.ok_text("assemble --explain", &members);
+        assert!(explained.contains("can start: clean"), "{explained}");
+        assert_eq!(lab.type_all(&explained, &[]), 2, "{explained}");
         assert_eq!(lab.ok_text("status", &[]), "no arrays are running\n");
     }
 }

@@ -1,5 +1,5 @@
-//! What lies on arrays, as a tree: array, partition, group of LVM2, logical volume; and what is
-//! found in each: file systems, layers, zeroes. The same names serve to read a part of it.
+//! The contents of arrays, as a tree: array, partition, group of LVM2, logical volume; and the
+//! findings in each: file systems, layers, zeroes. The same names serve to read a part of it.
 //!
 //! Each thing is looked at as [`kind::look`] does. A partition table counts on an array and on a
 //! logical volume (a disk of a virtual machine), a physical volume on an array and on its
@@ -32,18 +32,18 @@ pub struct Content {
     /// By which it is asked for: `p1`, `vg1/volume_1`, `vg1/disk/p1`. No other has it. Where
     /// several arrays are looked at, partitions have their array's name and a colon before it.
     pub name: String,
-    /// What it is a part of the tree as.
+    /// Its kind of part of the tree.
     pub kind: ContentKind,
     /// Its length; of a group, all extents of it.
     pub size_bytes: u64,
     /// Where its bytes lie. `None` for a group, and for a volume that cannot be read here, of which
     /// a remark tells why.
     pub place: Option<Place>,
-    /// What was found in it. Several mean that older ones were not wiped.
+    /// The findings in it. Several mean that older ones were not wiped.
     pub findings: Vec<Finding>,
-    /// What is not as it should be.
+    /// Remarks on it: all that is not as it should be.
     pub remarks: Vec<String>,
-    /// What lies on it.
+    /// The parts that lie on it.
     pub contents: Vec<Self>,
 }
 
@@ -54,9 +54,9 @@ pub enum ContentKind {
     Array,
     /// A partition.
     Partition {
-        /// What its table says that it is for.
+        /// The purpose that its table names.
         purpose: String,
-        /// What it was called there.
+        /// Its name there.
         label: Option<String>,
     },
     /// A group of LVM2, with the first of its physical volumes.
@@ -107,7 +107,7 @@ impl Content {
     }
 }
 
-/// Looks at arrays that were given with their names. What lies on one needs others only where a
+/// Looks at arrays that were given with their names. The contents of one need others only where a
 /// group of LVM2 lies on several.
 #[must_use]
 pub fn look(arrays: &mut [(String, &mut dyn Image)]) -> Vec<Content> {
@@ -165,7 +165,7 @@ struct Looker<'a> {
     images: Vec<&'a mut dyn Image>,
     several: bool,
     used: BTreeSet<String>,
-    /// How many more are looked at.
+    /// The number of further ones that are looked at.
     left: usize,
     /// Physical volumes, what has them, and where they lie.
     found: Vec<(PhysicalVolume, String, Piece)>,

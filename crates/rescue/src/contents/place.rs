@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) start_bytes: u64,
     /// As many whole stripes.
     pub(super) size_bytes: u64,
-    /// What lies on one share before the next follows.
+    /// The length that lies on one share before the next follows.
     pub(super) stripe_bytes: u64,
     /// The arrays, in turn, and where the share begins on each.
     pub(super) shares: Vec<(usize, u64)>,
@@ -34,7 +34,7 @@ pub struct Piece {
     pub array: usize,
     /// Where they lie on it.
     pub offset_bytes: u64,
-    /// How many.
+    /// The number of them.
     pub bytes: u64,
 }
 
@@ -116,7 +116,7 @@ impl Place {
         Some(pieces)
     }
 
-    /// What lies together from a byte on; `None` from the end on.
+    /// The range that lies together from a byte on; `None` from the end on.
     #[must_use]
     pub fn piece(&self, offset_bytes: u64) -> Option<Piece> {
         let left = self.size_bytes.checked_sub(offset_bytes).filter(|left| *left > 0)?;

@@ -1,4 +1,4 @@
-//! What has to be unpacked or converted before there is a disk to look at.
+//! Archives and images that have to be unpacked or converted before there is a disk to look at.
 
 use super::window::Window;
 use super::{Finding, Kind};
@@ -26,7 +26,7 @@ const SIGNATURES: &[(Kind, usize, &[u8])] = &[
     (Kind::Aff, 0, b"AFF10\x0d\x0a\x00"),
 ];
 
-/// What begins and, of the dynamic ones, also ends a VHD.
+/// The bytes that begin and, of the dynamic ones, also end a VHD.
 const VHD: &[u8] = b"conectix";
 
 /// A block of bzip2, or the end of an empty file, after `BZh` and a digit.

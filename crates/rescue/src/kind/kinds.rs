@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a thing is.
+/// The kind of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is what its name says")]
 pub enum Kind {
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// What it is called, as the end of "it is …".
+    /// Its name, as the end of "it is …".
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What lies between a disk and the file systems on it, md aside.
+//! Layers between a disk and the file systems on it, md aside.
 
 use super::window::Window;
 use super::{Finding, Kind};
@@ -23,7 +23,7 @@ const IMSM: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
 const BCACHE_AT: usize = 4096 + 24;
 
-/// Of DRBD 8, 8.4 when it was not stopped, and 9: in the last 4 KiB, behind 60 bytes.
+/// Magic of DRBD 8, 8.4 when it was not stopped, and 9: in the last 4 KiB, behind 60 bytes.
 const DRBD: [u32; 3] = [0x8374_026b, 0x8374_026c, 0x8374_026d];
 
 const ZFS_LABEL_BYTES: u64 = 256 << 10;

@@ -1,6 +1,6 @@
-//! What a thing is that is no member of an array: an archive or an image to be unpacked, a file
-//! system, a layer of something else, or nothing. Told by signatures at the beginning and the end,
-//! as libblkid and `file` know them; each probe names its source where it is not plain.
+//! Things that are no member of an array: an archive or an image to be unpacked, a file system, a
+//! layer of something else, or nothing. Told by signatures at the beginning and the end, as
+//! libblkid and `file` know them; each probe names its source where it is not plain.
 
 mod archives;
 mod file_systems;
@@ -27,7 +27,7 @@ const SAMPLES: u64 = 64;
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Where its signature lies.
     pub at_bytes: u64,

@@ -17,7 +17,7 @@ pub(super) struct Window {
     tail: Vec<u8>,
     /// All of the image.
     pub(super) size_bytes: u64,
-    /// What is zeroes here since it cannot be read.
+    /// Sectors that are zeroes here since they cannot be read.
     pub(super) unreadable: Vec<Range<u64>>,
 }
 
@@ -33,7 +33,7 @@ impl Window {
         Self { head: head.bytes, tail: tail.bytes, size_bytes, unreadable }
     }
 
-    /// What begins so many bytes before the end, and where that is.
+    /// Bytes that begin so many before the end, and their place.
     pub(super) fn before_end(&self, bytes: u64) -> Option<(u64, &[u8])> {
         let at = self.tail.len().checked_sub(usize::try_from(bytes).ok()?)?;
         Some((self.size_bytes - bytes, &self.tail[at..]))

@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 16;
 /// Keys and values in all: a megabyte of text has a tenth of that.
 const MAX_NODES: usize = 1 << 20;
 
-/// What a key stands for.
+/// The value of a key.
 #[derive(Debug, PartialEq)]
 pub(super) enum Node {
     Section(Section),
@@ -28,7 +28,7 @@ pub(super) struct Section(Vec<(String, Node)>);
 pub struct ConfigError {
     /// The line.
     pub line: usize,
-    /// What is wrong there.
+    /// The error there.
     pub what: &'static str,
 }
 
@@ -67,7 +67,7 @@ impl Section {
         }
     }
 
-    /// Is this text in the list of that name?
+    /// Returns whether this text is in the list of that name.
     pub(super) fn has(&self, key: &str, text: &str) -> bool {
         let is_it = |node: &Node| matches!(node, Node::Text(found) if found == text);
         self.list(key).is_some_and(|list| list.iter().any(is_it))

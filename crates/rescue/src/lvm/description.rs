@@ -1,4 +1,4 @@
-//! What a text of metadata says of a group (LVM2's `lib/format_text/import_vsn1.c`).
+//! The description of a group in a text of metadata (LVM2's `lib/format_text/import_vsn1.c`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,14 +38,14 @@ pub struct Described {
     pub start_bytes: u64,
     /// Its extents.
     pub extents: u64,
-    /// Did LVM go on without it?
+    /// Whether LVM went on without it.
     pub is_marked_missing: bool,
 }
 
-/// Why a text describes no group.
+/// The reason for which a text describes no group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
-    /// It is no text of LVM's.
+    /// The text is none of LVM's.
     #[error(transparent)]
     Text(#[from] ConfigError),
     /// Something is missing, or makes no sense.
@@ -53,7 +53,7 @@ pub enum DescriptionError {
     Key {
         /// Where.
         section: String,
-        /// What.
+        /// The part that is wrong or missing.
         key: &'static str,
     },
 }
@@ -65,7 +65,7 @@ impl Described {
     }
 }
 
-/// Of a section, what must be there.
+/// Required values of a section.
 struct Required<'a>(&'a str, &'a Section);
 
 impl Required<'_> {
@@ -91,7 +91,7 @@ impl Description {
     /// Reads a text.
     ///
     /// # Errors
-    /// [`DescriptionError`]. What is wrong with one logical volume is said in that one's
+    /// [`DescriptionError`]. Errors of one logical volume are in that one's
     /// [`LogicalVolume::segments`].
     pub fn parse(text: &[u8]) -> Result<Self, DescriptionError> {
         let root = parse(text)?;
@@ -243,8 +243,8 @@ fn described(
     })
 }
 
-/// What holds the changes of a snapshot, itself a striped volume; and the origin of one that is
-/// being merged, whose content is not its own any more.
+/// The volume that holds the changes of a snapshot, itself a striped volume; and the origin of one
+/// that is being merged, whose content is not its own any more.
 fn snapshots(volume: &Section) -> impl Iterator<Item = &str> {
     let segments =
         volume.sections().filter(|(_, segment)| segment.text("type") == Some("snapshot"));

@@ -20,14 +20,14 @@ pub use volume::{LogicalVolume, Piece, Refusal, Segment, Stripe};
 /// A group of volumes, as the newest metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What the newest metadata says. Logical volumes that need physical ones that are not there
-    /// are refused.
+    /// The description in the newest metadata. Logical volumes that need physical ones that are not
+    /// there are refused.
     pub description: Description,
-    /// What is not as it should be.
+    /// Remarks: all that is not as it should be.
     pub remarks: Vec<Remark>,
 }
 
-/// What users of a group should know.
+/// Facts that users of a group should know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
     /// A physical volume of the group was not given.
@@ -73,7 +73,7 @@ pub enum Remark {
         id: LvmId,
         /// Where the area begins on it.
         at_bytes: u64,
-        /// What is wrong with it.
+        /// The error in it.
         why: AreaError,
     },
     /// Several things that were given say that they are the same physical volume, as the members
@@ -82,7 +82,7 @@ pub enum Remark {
     Several {
         /// The physical volume.
         id: LvmId,
-        /// How often.
+        /// The number of times.
         times: usize,
     },
 }

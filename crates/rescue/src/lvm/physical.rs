@@ -36,14 +36,14 @@ pub struct PhysicalVolume {
     pub id: LvmId,
     /// Its length, as it was when it was made.
     pub size_bytes: u64,
-    /// What its metadata areas say of its group, each with where the area begins. None for one that
-    /// is in no group, or leaves that to others.
+    /// Descriptions of its group in its metadata areas, each with the place where the area begins.
+    /// None for one that is in no group, or leaves that to others.
     pub descriptions: Vec<(u64, Description)>,
     /// Areas that cannot be used, in the same way.
     pub broken: Vec<(u64, AreaError)>,
 }
 
-/// Why an image is no physical volume.
+/// The reason for which an image is no physical volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PhysicalVolumeError {
     /// Nothing says that it is one.
@@ -54,7 +54,7 @@ pub enum PhysicalVolumeError {
     Label {
         /// Where it begins.
         at_bytes: u64,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
     /// None was found, and not all was read.
@@ -62,16 +62,16 @@ pub enum PhysicalVolumeError {
     Unreadable(#[from] Unreadable),
 }
 
-/// Why a metadata area says nothing.
+/// The reason for which a metadata area says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AreaError {
-    /// It cannot be read.
+    /// The area cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// Its header was damaged, or torn in writing.
     #[error("its header is damaged: {what}")]
     Header {
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
     /// Its text was damaged, or torn in writing.
@@ -162,7 +162,7 @@ fn list(header: &[u8], at: &mut usize) -> Option<Vec<(u64, u64)>> {
     }
 }
 
-/// What an area says; `None` where it says nothing.
+/// The text of an area; `None` where it says nothing.
 fn read_area(
     image: &mut dyn Image,
     at_bytes: u64,

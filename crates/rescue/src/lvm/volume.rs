@@ -13,7 +13,7 @@ pub struct LogicalVolume {
     pub id: LvmId,
     /// Its length.
     pub size_bytes: u64,
-    /// Is it for users? Otherwise it is a part of another one, which its name tells.
+    /// Whether it is for users. Otherwise it is a part of another one, which its name tells.
     pub is_visible: bool,
     /// Where its bytes lie: without gaps from its first byte to its last. Or why that is not known.
     pub segments: Result<Vec<Segment>, Refusal>,
@@ -26,7 +26,8 @@ pub struct Segment {
     pub start_bytes: u64,
     /// Its length: as many whole stripes.
     pub size_bytes: u64,
-    /// What lies on one physical volume before the next one follows; all of it where there is one.
+    /// The length that lies on one physical volume before the next one follows; all of it where
+    /// there is one.
     pub stripe_bytes: u64,
     /// The physical volumes, in turn.
     pub stripes: Vec<Stripe>,
@@ -48,23 +49,23 @@ pub struct Piece {
     pub volume: LvmId,
     /// Where they lie on it.
     pub offset_bytes: u64,
-    /// How many.
+    /// The number of them.
     pub bytes: u64,
 }
 
-/// Why a logical volume cannot be read here; others of its group may be.
+/// The reason for which a logical volume cannot be read here; others of its group may be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is neither linear nor striped.
+    /// The volume is neither linear nor striped.
     #[error("it is of type {kind}, which only LVM reads: `lvchange -ay GROUP/VOLUME`")]
     Type {
         /// As LVM calls it: thin, cache, raid1, mirror, snapshot, vdo, …
         kind: String,
     },
-    /// It lies on another logical volume, as while `pvmove` runs.
+    /// The volume lies on another logical volume, as while `pvmove` runs.
     #[error("it lies on \"{name}\", which is no physical volume")]
     OnVolume {
-        /// What is named in the place of a physical volume.
+        /// The name in the place of a physical volume.
         name: String,
     },
     /// A physical volume is not there.
@@ -88,7 +89,7 @@ pub enum Refusal {
     Damaged {
         /// The segment's name, or `volume`.
         place: String,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
 }

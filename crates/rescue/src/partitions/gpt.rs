@@ -19,7 +19,7 @@ const HEADER_BYTES: u64 = 92;
 /// The most that all entries may take: 64 times what everybody writes.
 const MAX_ENTRIES_BYTES: u64 = 1 << 20;
 
-/// What a header says.
+/// The fields of a header.
 struct Header {
     alternate_sector: u64,
     entries_at_bytes: u64,
@@ -32,12 +32,12 @@ struct Header {
 struct Copy {
     header: Header,
     entries: Vec<u8>,
-    /// What is wrong with the entries.
+    /// The error in the entries.
     flaw: Option<Flaw>,
 }
 
-/// The GPT of an image. Of two in different sector sizes the sounder one: the other one may have
-/// been left by a dock that translates sectors.
+/// The GPT of an image. Chooses the sounder of two in different sector sizes: the other one may
+/// have been left by a dock that translates sectors.
 pub(super) fn read(image: &mut dyn Image) -> Result<Table, NoTable> {
     let mut tables = Vec::new();
     let mut gone = None;
@@ -61,7 +61,7 @@ pub(super) fn read(image: &mut dyn Image) -> Result<Table, NoTable> {
     tables.into_iter().min_by_key(doubts).ok_or_else(|| gone.unwrap_or(NoTable::None))
 }
 
-/// What is to be said where an MBR announces a GPT that is not there.
+/// The remark where an MBR announces a GPT that is not there.
 pub(super) fn gone(image: &dyn Image) -> NoTable {
     let sector_bytes = SECTOR_SIZES[0];
     let backup_at_bytes = (image.size_bytes() / sector_bytes).saturating_sub(1) * sector_bytes;
@@ -125,7 +125,7 @@ fn seen(copy: Result<Copy, Flaw>) -> (Option<Copy>, Option<Flaw>) {
     }
 }
 
-/// Was there a GPT, if neither header can be used?
+/// Returns whether there was a GPT, if neither header can be used.
 fn neither(primary: Flaw, backup: Flaw) -> NoTable {
     let nothing = |flaw: &Flaw| matches!(flaw, Flaw::Absent { .. } | Flaw::Unreadable(_));
     if nothing(&primary) && nothing(&backup) {

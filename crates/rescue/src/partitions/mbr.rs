@@ -16,7 +16,7 @@ const PROTECTIVE: u8 = 0xee;
 /// The most sectors of a chain that are read: Linux has no more numbers.
 const MAX_CHAIN: usize = 256;
 
-/// What names where a file system's first sector has them, which looks like an MBR otherwise.
+/// Names where a file system's first sector has them, which looks like an MBR otherwise.
 const BOOT_SECTORS: [(usize, &[u8]); 5] =
     [(3, b"NTFS    "), (3, b"EXFAT   "), (3, b"-FVE-FS-"), (54, b"FAT"), (82, b"FAT32")];
 
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     sectors: u32,
 }
 
-/// What the first sector holds.
+/// The contents of the first sector.
 pub(super) enum First {
     /// No table.
     Nothing,

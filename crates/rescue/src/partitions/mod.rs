@@ -16,14 +16,14 @@ pub use types::PartitionType;
 /// A partition table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Which kind.
+    /// The kind of table.
     pub kind: TableKind,
     /// Bytes in a sector of the disk, in which the table counts: 512 or 4096. An MBR says so only
     /// by its logical partitions; without those it is taken to count in 512.
     pub sector_bytes: u64,
     /// In the table's order, logical ones at the end.
     pub partitions: Vec<Partition>,
-    /// What is not as it should be.
+    /// Remarks: all that is not as it should be.
     pub remarks: Vec<Remark>,
 }
 
@@ -45,9 +45,9 @@ pub struct Partition {
     pub start_bytes: u64,
     /// Its length; `start_bytes` and this together are at most `u64::MAX`.
     pub size_bytes: u64,
-    /// What it is said to be for.
+    /// The purpose that the table names.
     pub kind: PartitionType,
-    /// What it was called, in a GPT. Fit to be printed.
+    /// Its name, in a GPT. Fit to be printed.
     pub name: String,
 }
 
@@ -57,7 +57,7 @@ impl Partition {
     }
 }
 
-/// Why there is no partition table.
+/// The reason for which there is no partition table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTable {
     /// Nothing says that there is one.
@@ -66,9 +66,9 @@ pub enum NoTable {
     /// There was a GPT, and neither copy can be used.
     #[error("the GPT is damaged: {primary}; its backup: {backup}")]
     Damaged {
-        /// What is wrong with the primary one.
+        /// The error in the primary one.
         primary: Flaw,
-        /// What is wrong with the other one.
+        /// The error in the other one.
         backup: Flaw,
     },
     /// The first sector cannot be read, and there is no GPT.

@@ -1,8 +1,8 @@
-//! What is not as it should be with a partition table that can be used all the same.
+//! Remarks on a partition table that is not as it should be, and can be used all the same.
 
 use crate::image::Unreadable;
 
-/// Why a copy of a GPT, or a sector of an MBR's chain, is not what it should be.
+/// The reason for which a copy of a GPT, or a sector of an MBR's chain, is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
     /// Nothing of that kind lies there.
@@ -11,10 +11,10 @@ pub enum Flaw {
         /// Where it should be.
         at_bytes: u64,
     },
-    /// It cannot be read.
+    /// The copy cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// It was damaged, or torn in writing.
+    /// The copy was damaged, or torn in writing.
     #[error("the checksum of the {what} at byte {at_bytes} is wrong")]
     Checksum {
         /// `header` or `entries`.
@@ -34,19 +34,19 @@ pub enum Flaw {
     },
 }
 
-/// What users of a table should know of it.
+/// Facts that users of a table should know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Remark {
     /// The primary GPT is not used.
     #[error("the backup at the end of the disk is used: the primary GPT is not: {why}")]
     BackupUsed {
-        /// What is wrong with the primary one.
+        /// The error in the primary one.
         why: Flaw,
     },
     /// The primary GPT is used, and there is no second one to trust.
     #[error("the GPT has no backup: {why}")]
     BackupBroken {
-        /// What is wrong with it.
+        /// The error in it.
         why: Flaw,
     },
     /// The image is larger or smaller than the disk was.
@@ -58,7 +58,7 @@ pub enum Remark {
     /// Neither copy has entries to trust; what can be read of them is shown.
     #[error("the entries of the GPT are damaged, and are shown as they are: {why}")]
     EntriesDamaged {
-        /// What is wrong.
+        /// The error.
         why: Flaw,
     },
     /// Linux takes a GPT only with an MBR that says so.
@@ -98,7 +98,7 @@ pub enum Remark {
     /// The chain of logical partitions ends where none should.
     #[error("the logical partitions are cut off: {why}")]
     CutOff {
-        /// What is wrong.
+        /// The error.
         why: Flaw,
     },
     /// More logical partitions than Linux has numbers for, or too many without one between.

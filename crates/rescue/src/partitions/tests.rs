@@ -1,4 +1,4 @@
-//! What no program writes.
+//! Tables that no program writes.
 
 use super::{Flaw, NoTable, Partition, PartitionType, Remark, Table, TableKind, read};
 use crate::crc::crc32;

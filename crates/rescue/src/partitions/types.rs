@@ -1,4 +1,4 @@
-//! What partitions are said to be for.
+//! Types of partitions: the purposes that tables name.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use uuid::{Uuid, uuid};
 /// The type that a partition table gives a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionType {
-    /// Of a GPT.
+    /// A type of a GPT.
     Guid(Uuid),
-    /// Of an MBR.
+    /// A type of an MBR.
     Mbr(u8),
 }
 
 impl PartitionType {
-    /// What it is called, as fdisk calls it; `None` for a type that has nothing to do with arrays
-    /// or with what usually lies on them.
+    /// Its name, as fdisk has it; `None` for a type that has nothing to do with arrays or with what
+    /// usually lies on them.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -24,7 +24,7 @@ impl PartitionType {
         }
     }
 
-    /// Is it a place for logical partitions rather than for data?
+    /// Returns whether it is a place for logical partitions rather than for data.
     #[must_use]
     pub const fn is_extended(self) -> bool {
         matches!(self, Self::Mbr(0x05 | 0x0f | 0x85))

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
-use braid_array::level::Level;
 
 use super::equations::{Equation, Equations};
 use super::redundancy::Redundancy;
@@ -18,14 +17,14 @@ const FURTHER_OFFSETS: [u64; 8] = [264, 272, 4096, 8192, 16_384, 32_768, 65_536,
 /// Labels and tables lie in the first sectors of what they are of.
 const LABEL_SECTORS: u64 = 8;
 
-/// How sure it is where the array begins.
+/// The certainty of the place where the array begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Beginning {
     /// A label or a table says so.
     Labelled,
     /// The file system begins there, which is a usual place, or rows fit from there on.
     First,
-    /// It is a usual place, and rows fit above it.
+    /// A usual place, and rows fit above it.
     Usual,
     /// Nothing says so.
     Unsure,
@@ -67,8 +66,8 @@ impl Equations {
         within.any(|offset| usual_offsets().any(|usual| usual == offset))
     }
 
-    /// Do data begin on disks before any of their partitions, and the file system in none? Then
-    /// the tables are not the array's, and something has to say that it lies there.
+    /// Returns whether data begin on disks before any of their partitions, and the file system in
+    /// none. Then the tables are not the array's, and something has to say that it lies there.
     fn is_beside_partitions(&self, one: &Hypothesis, begins: u64) -> bool {
         let first = self.starts.iter().min();
         let is_disk = begins == 0 && self.starts.contains(&one.origin);
@@ -76,8 +75,8 @@ impl Equations {
     }
 }
 
-/// May data begin there? md has them begin at 4 KiB of its device: a disk, or a partition that
-/// begins there, too, or at sector 63 or 34 as older ones do.
+/// Returns whether data may begin there: md has them begin at 4 KiB of its device: a disk, or a
+/// partition that begins there, too, or at sector 63 or 34 as older ones do.
 pub(super) const fn may_begin(data_offset: u64) -> bool {
     matches!(data_offset % 8, 0 | 2 | 7)
 }
@@ -89,7 +88,7 @@ pub(super) fn data_offset(one: &Hypothesis) -> u64 {
     all().max_by_key(|offset| (count(offset), std::cmp::Reverse(*offset))).unwrap_or(0)
 }
 
-/// What speaks for the place where a hypothesis has the array begin.
+/// Judges the place where a hypothesis has the array begin.
 pub(super) fn beginning(
     one: &Hypothesis,
     sizes: &[u64],
@@ -108,8 +107,10 @@ pub(super) fn beginning(
     }
     let is_usual = is_usual(begins);
     // A mirror of whole disks and one of their partitions hold the same there.
-    let is_mirror = one.shape.level == Level::Raid1 && equations.are_disks;
-    if is_mirror && equations.starts.contains(&(begins + one.origin)) {
+    if one.shape.is_mirror()
+        && equations.are_disks
+        && equations.starts.contains(&(begins + one.origin))
+    {
         return Beginning::Unsure;
     }
     let is_labelled = !is_beside && is_labelled(one, sizes, equations);
@@ -136,7 +137,7 @@ pub(super) fn beginning(
     }
 }
 
-/// Does a label or a table lie where the array has its first sectors by this?
+/// Returns whether a label or a table lies where the array has its first sectors by this.
 fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
     let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return false };
     let place = |role: Role| one.roles.get(role.index()).copied().flatten();
@@ -149,9 +150,9 @@ fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
     })
 }
 
-/// Does the same label or table lie on members where the array has none, by this: before the data
-/// of all, or where the array has something else? Members that are disks have a table each, which
-/// is none of the array.
+/// Returns whether the same label or table lies on members where the array has none, by this:
+/// before the data of all, or where the array has something else. Members that are disks have a
+/// table each, which is none of the array.
 pub(super) fn is_of_disks(label: &Equation, one: &Hypothesis, geometry: &Geometry) -> bool {
     let places = || (0..geometry.raid_disks() as u16).map(Role).zip(one.roles.iter().copied());
     let seen = |place: Place| label.seen.iter().filter(move |(member, _)| *member == place.member);

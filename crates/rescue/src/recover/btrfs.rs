@@ -36,10 +36,10 @@ const MOST_CHUNKS: usize = 1 << 16;
 /// Places that are named for further reads.
 const MOST_KNOWN: usize = 128;
 
-/// What a superblock says of the file system.
+/// The facts of the file system in a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Btrfs {
-    /// What tree blocks carry.
+    /// The UUID that tree blocks carry.
     pub(super) uuid: [u8; 16],
     sector_bytes: u64,
     pub(super) node_bytes: u64,
@@ -79,7 +79,7 @@ impl Chunks {
         }
     }
 
-    /// What is told twice differently is not believed.
+    /// Facts that are told twice differently are not believed.
     fn note(&mut self, logical: u64, chunk: Chunk) {
         if self.0.len() >= MOST_CHUNKS || logical > MOST_LOGICAL {
             return;
@@ -139,7 +139,8 @@ impl Btrfs {
         }
     }
 
-    /// The logical address of a tree block. What leaves of the tree of chunks say goes to `chunks`.
+    /// The logical address of a tree block. Chunks that leaves of the tree of chunks tell go to
+    /// `chunks`.
     pub(super) fn look(&self, bytes: &[u8], chunks: &mut Chunks) -> Option<u64> {
         let logical = self.logical(bytes)?;
         if u64_le(bytes, 0x58)? == CHUNK_TREE && *bytes.get(0x64)? == 0 && self.is_whole(bytes) {
@@ -171,15 +172,15 @@ impl Btrfs {
         is_block.then_some(logical)
     }
 
-    /// Is all of a tree block there, and does its checksum fit? The sum of three blocks has a
-    /// checksum that fits, too; what its items say of each other fits in a block alone.
+    /// Returns whether all of a tree block is there, and its checksum fits. The sum of three blocks
+    /// has a checksum that fits, too; what its items say of each other fits in a block alone.
     pub(super) fn is_whole(&self, bytes: &[u8]) -> bool {
         let Some(node) = bytes.get(..self.node_bytes as usize) else { return false };
         let sum_fits = u32_le(node, 0) == Some(crc32c::crc32c(&node[0x20..]));
         sum_fits && if node[0x64] == 0 { is_leaf(node) } else { self.is_inner(node) }
     }
 
-    /// Does each item point to a block, not younger than this one?
+    /// Returns whether each item points to a block that is not younger than this one.
     fn is_inner(&self, node: &[u8]) -> bool {
         let own = u64_le(node, 0x50);
         let mut pointers = node[HEADER_BYTES..].chunks_exact(POINTER_BYTES).take(count(node));
@@ -242,7 +243,7 @@ impl Btrfs {
     }
 }
 
-/// Do the data of items lie one before the other, up to the end?
+/// Returns whether the data of items lie one before the other, up to the end.
 fn is_leaf(node: &[u8]) -> bool {
     let mut end = (node.len() - HEADER_BYTES) as u64;
     node[HEADER_BYTES..].chunks_exact(ITEM_BYTES).take(count(node)).all(|item| {

@@ -1,10 +1,10 @@
-//! What blocks are that do not tell alone where they belong, and what blocks say of other blocks.
+//! Blocks that do not tell alone where they belong, and facts that blocks tell of other blocks.
 
 use super::btrfs::Chunks;
 use super::ext4;
 use super::ntfs::Runs;
 
-/// What a block is, as far as it can be told alone.
+/// The kind of a block, as far as it can be told alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clue {
     Ext4(ext4::Clue),
@@ -36,7 +36,7 @@ impl Places {
     }
 }
 
-/// What blocks of one structure say of others.
+/// Facts that blocks of one structure tell of others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) ext4: ext4::Facts,

@@ -1,5 +1,5 @@
-//! What tells two hypotheses from each other: what one of them explains and the other does not.
-//! What both explain speaks for neither, however much it is.
+//! The contrast between two hypotheses: all that one of them explains and the other does not.
+//! Blocks that both explain speak for neither, however many there are.
 
 use std::collections::BTreeSet;
 
@@ -18,27 +18,27 @@ const TIMES_CERTAIN: usize = 10;
 /// Blocks that one of two explains, against the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contrast {
-    /// Those that this one explains and the other denies.
+    /// Blocks that this one explains and the other denies.
     ours: usize,
-    /// Those that the other explains and this one denies.
+    /// Blocks that the other explains and this one denies.
     theirs: usize,
-    /// Those that the other explains, and that belong where nobody can look by this one.
+    /// Blocks that the other explains, and that belong where nobody can look by this one.
     hidden: usize,
 }
 
 impl Contrast {
-    /// Does more speak for the first one?
+    /// Returns whether more speaks for the first one.
     pub(super) const fn favours(&self) -> bool {
         self.ours > self.theirs + self.hidden
     }
 
-    /// Does it leave no doubt which of them is meant?
+    /// Returns whether it leaves no doubt about which of them is meant.
     pub(super) const fn decides(&self) -> bool {
         self.ours >= LEAST_CERTAIN && self.ours >= self.theirs * TIMES_CERTAIN
     }
 }
 
-/// What a hypothesis explains.
+/// The blocks that a hypothesis explains.
 pub(super) struct Explained<'a> {
     blocks: Vec<Account>,
     one: &'a Hypothesis,

@@ -6,7 +6,7 @@ use crate::crc::table;
 /// By Castagnoli's polynomial.
 const TABLE: [u32; 256] = table(0x82f6_3b78);
 
-/// Which entry of the table has this highest byte; each byte is that of one.
+/// The entry of the table that has this highest byte; each byte is that of one.
 const BY_TOP: [u8; 256] = by_top();
 
 const fn by_top() -> [u8; 256] {

@@ -21,13 +21,13 @@ impl Equation {
         std::iter::once(self.place).chain(self.copy)
     }
 
-    /// Does it lie in two places?
+    /// Returns whether it lies in two places.
     pub(super) const fn has_copy(&self) -> bool {
         self.copy.is_some()
     }
 }
 
-/// Those of one structure, and those of what begins with the array.
+/// Equations of one structure, and of the things that begin with the array.
 pub(super) struct Equations {
     pub(super) structure: usize,
     own: Vec<Equation>,
@@ -40,12 +40,12 @@ pub(super) struct Equations {
     pub(super) begins: Vec<u64>,
     /// Where partitions begin on members that are disks, in sectors.
     pub(super) starts: Vec<u64>,
-    /// Have all members a table of partitions?
+    /// Whether all members have a table of partitions.
     pub(super) are_disks: bool,
 }
 
 impl Equations {
-    /// Of the structure that has most of them.
+    /// Equations of the structure that has most of them.
     pub(super) fn of(gathered: &Gathered, known: &[Structure]) -> Option<Self> {
         let mut by_structure: HashMap<usize, BTreeMap<u64, Vec<(usize, u64)>>> = HashMap::new();
         for mark in &gathered.marks {
@@ -82,8 +82,8 @@ impl Equations {
         })
     }
 
-    /// Those of a part of the array that has these members: where what lies in the structure, and
-    /// what lies in the array, lies in the part, if it does.
+    /// Equations of a part of the array that has these members: places in the structure, and places
+    /// in the array, are mapped to places in the part, if they lie in it.
     pub(super) fn within(
         &self,
         members: &[usize],

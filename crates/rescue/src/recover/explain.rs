@@ -1,4 +1,4 @@
-//! What speaks for a hypothesis, for people.
+//! Evidence for a hypothesis, for people.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::rank::{Confidence, Ranked};
 use super::sums::Sums;
 use super::votes::{Hypothesis, Place};
 
-/// What there is to be told of.
+/// The facts from which evidence is told.
 #[derive(Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) gathered: &'a Gathered,
@@ -18,7 +18,7 @@ pub(super) struct Told<'a> {
     pub(super) names: &'a [String],
 }
 
-/// Was the file system made for this chunk and so many data disks?
+/// Returns whether the file system was made for this chunk and so many data disks.
 pub(super) fn fits_the_content(one: &Hypothesis, known: &[Structure]) -> bool {
     let for_this = (u64::from(one.shape.chunk_sectors), one.shape.data_disks());
     known[one.structure].made_for() == Some(for_this)

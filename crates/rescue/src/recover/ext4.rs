@@ -10,7 +10,7 @@ use braid_array::SECTOR_BYTES;
 use super::crc32c::{between, undo, update};
 use crate::bytes::{array_at, is_zero, u16_le, u32_le};
 
-/// What a superblock says of where things lie.
+/// The places of things by a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ext4 {
     pub(super) uuid: [u8; 16],
@@ -23,14 +23,14 @@ pub(super) struct Ext4 {
     pub(super) inodes: u64,
     pub(super) inode_bytes: u64,
     pub(super) descriptor_bytes: u64,
-    /// What checksums begin with; `None` where there are none.
+    /// The seed of checksums; `None` where there are none.
     seed: Option<u32>,
     /// Stride and stripe width that it was made for, in blocks; 0 where it was made for none.
     stride: u64,
     width: u64,
 }
 
-/// What a block is, as far as it can be told alone.
+/// The kind of a block, as far as it can be told alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clue {
     /// The inodes from this number on.
@@ -41,7 +41,7 @@ pub(super) enum Clue {
     Sums { blocks: u32, inodes: u32 },
 }
 
-/// What blocks say of other blocks.
+/// Facts that blocks tell of other blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     descriptors: HashMap<u64, Descriptor>,
@@ -62,7 +62,7 @@ struct Descriptor {
     inode_sum: Option<u32>,
 }
 
-/// What stands for a sum that there is not.
+/// The number in the place of a sum that there is not.
 const NO_SUM: u64 = 1 << 32;
 
 impl Facts {
@@ -209,7 +209,7 @@ impl Ext4 {
         copies.chain(tables).map(|block| self.sector(block)).collect()
     }
 
-    /// What a block seems to be; what it says of others goes to `facts`.
+    /// The kind that a block seems to be; facts of others go to `facts`.
     pub(super) fn look(&self, block: &[u8], facts: &mut Facts) -> Option<Clue> {
         let seed = self.seed?;
         if is_zero(block) {

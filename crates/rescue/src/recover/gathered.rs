@@ -1,4 +1,4 @@
-//! What members tell together: each block that was found, and the place to which it belongs.
+//! The marks of all members together: each block that was found, and the place to which it belongs.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,16 +18,16 @@ pub struct Gathered {
     /// In order, each once.
     pub marks: Vec<Mark>,
     facts: HashMap<usize, Facts>,
-    /// Of a structure and a place in it: the other place of the same block.
+    /// By a structure and a place in it: the other place of the same block.
     copies: HashMap<(usize, u64), u64>,
     pub(super) remains: Remains,
     /// Where in the array something begins, in sectors.
     pub(super) begins: Vec<u64>,
     /// Where partitions begin on members that are disks, in sectors, by their tables.
     pub(super) starts: BTreeSet<u64>,
-    /// Have all members such a table?
+    /// Whether all members have such a table.
     pub(super) are_disks: bool,
-    /// What rows of the members prove.
+    /// The redundancy that rows of the members prove.
     pub(super) redundancy: Option<Redundancy>,
 }
 
@@ -121,7 +121,8 @@ impl Gathered {
         }
     }
 
-    /// Do these bytes prove that they lie at this place of a structure, and does a checksum?
+    /// Returns whether these bytes prove that they lie at this place of a structure, and whether a
+    /// checksum does.
     pub(super) fn proves(
         &self,
         structure: &Structure,

@@ -1,5 +1,5 @@
-//! Where no block says where it belongs: what rows of the members say alone. That is the level, and
-//! which members belong together, and no order.
+//! Where no block says where it belongs: what rows of the members say alone. Rows tell the level,
+//! and the members that belong together, and no order.
 
 use braid_array::level::{Layout, Level};
 
@@ -79,7 +79,7 @@ pub(super) fn guess(
     None
 }
 
-/// What a member is of whose array something else than md tells.
+/// The kind of a member of whose array something else than md tells.
 fn foreign(members: &mut Members<'_, '_>, member: usize) -> Option<Kind> {
     let mut found = members.look(member).findings.into_iter().map(|finding| finding.kind);
     found.find(|kind| matches!(kind, Kind::Ddf | Kind::Imsm))

@@ -1,4 +1,4 @@
-//! What was gathered, as lines of text, for a search that is interrupted.
+//! Gathered facts as lines of text, for a search that is interrupted.
 
 use std::fmt::Write as _;
 

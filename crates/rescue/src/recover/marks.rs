@@ -1,5 +1,5 @@
-//! What is gathered from members: superblocks of file systems first, then blocks that tell where
-//! in their file system they belong.
+//! Marks that are gathered from members: superblocks of file systems first, then blocks that tell
+//! where in their file system they belong.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::bytes::{lies_at, u32_le, u64_le};
 use crate::crc::crc32;
 use crate::image::{self, Image};
 
-/// What is read at once.
+/// The length that is read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bounds on what hostile bytes can make grow.
 const MOST_STRUCTURES: usize = 16;
@@ -41,7 +41,7 @@ impl Structure {
     /// The beginning of an array that is a disk or a volume: what may be there in any case.
     pub const DISK: Self = Self(Form::Disk);
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.0 {
@@ -53,7 +53,7 @@ impl Structure {
         }
     }
 
-    /// Does it begin with the array?
+    /// Returns whether it begins with the array.
     pub(super) const fn is_whole(&self) -> bool {
         matches!(self.0, Form::Disk)
     }
@@ -69,7 +69,8 @@ impl Structure {
         }
     }
 
-    /// Does the other one tell where to begin, of the same structure, and this one does not?
+    /// Returns whether the other one tells where to begin, of the same structure, and this one does
+    /// not.
     fn is_poorer_than(&self, other: &Self) -> bool {
         match (self.0, other.0) {
             (Form::Xfs(own), Form::Xfs(other)) => own.root.is_none() && other.root.is_some(),
@@ -98,7 +99,7 @@ impl Structure {
 /// A block that tells where it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mark {
-    /// Of the member on which it was found, in the order of the members.
+    /// The member on which it was found, in the order of the members.
     pub member: usize,
     /// Where on it, in sectors.
     pub sector: u64,
@@ -108,7 +109,7 @@ pub struct Mark {
     pub place: u64,
 }
 
-/// What was found on one member.
+/// All that was found on one member.
 #[derive(Clone, Debug, Default)]
 pub struct Harvest {
     pub(super) marks: Vec<(u64, usize, u64)>,
@@ -281,7 +282,7 @@ impl Harvest {
         None
     }
 
-    /// Does it keep no more clues?
+    /// Returns whether it keeps no more clues.
     const fn is_full(&self) -> bool {
         self.clues.len() >= MOST_CLUES
     }
@@ -303,13 +304,13 @@ fn disk_place(bytes: &[u8], sector: u64) -> Option<u64> {
     is_luks.then_some(0)
 }
 
-/// Is it the label of a physical volume of LVM2?
+/// Returns whether it is the label of a physical volume of LVM2.
 fn is_label(bytes: &[u8]) -> bool {
     lies_at(bytes, 0, b"LABELONE") && lies_at(bytes, 24, b"LVM2 001")
 }
 
 /// The sector in which the extents of a physical volume begin, by its label: with the first of them
-/// a volume may begin. They are aligned to the stripes of the array below. By LVM2's
+/// a volume may begin. Extents are aligned to the stripes of the array below. By LVM2's
 /// `format_text/layout.h`: the list of areas follows the UUID and the size of the device.
 fn extents_begin(bytes: &[u8]) -> Option<u64> {
     if !is_label(bytes) {
@@ -320,7 +321,7 @@ fn extents_begin(bytes: &[u8]) -> Option<u64> {
     (at > 0 && at < 1 << 40 && at.is_multiple_of(SECTOR_BYTES)).then_some(at / SECTOR_BYTES)
 }
 
-/// Does the checksum of a header of a GPT fit?
+/// Returns whether the checksum of a header of a GPT fits.
 fn has_gpt_sum(bytes: &[u8]) -> bool {
     let Some(header) = bytes.get(..92) else { return false };
     let mut header = header.to_vec();

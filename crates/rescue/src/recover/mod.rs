@@ -2,8 +2,8 @@
 //! belong together, how, and in which order.
 //!
 //! File systems have blocks that tell where they belong. Each that is found is an equation between
-//! a place on a member and one in the array. Of all geometries the one that meets them is meant;
-//! sums over rows of the members confirm it, or refute it.
+//! a place on a member and one in the array. The geometry that meets them is meant; sums over rows
+//! of the members confirm it, or refute it.
 //!
 //! The caller reads: [`structures`] of all members first, then a [`Harvest`] of each, which may be
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
@@ -19,6 +19,7 @@ mod explain;
 mod ext4;
 mod gathered;
 mod guess;
+mod judged;
 mod kept;
 mod legs;
 mod marks;
@@ -28,6 +29,7 @@ mod proven;
 mod rank;
 mod redundancy;
 mod remains;
+mod rivals;
 mod same;
 mod samples;
 mod score;

@@ -22,7 +22,7 @@ use super::votes::{Hypothesis, order};
 const USUAL_ORIGINS: [u64; 2] = [0, 2048];
 /// More legs are not put into each order.
 const MOST_LEGS: usize = 5;
-/// Those that are looked at closely.
+/// Ones that are looked at closely.
 const MOST_IMPROVED: usize = 200;
 /// The least for [`Confidence::Likely`]: blocks, percent of them, points before the next.
 const LEAST_BLOCKS: usize = 24;
@@ -40,16 +40,16 @@ pub struct Nested {
     pub data_offset: u64,
     /// The legs, in the order of their roles.
     pub legs: Vec<Hypothesis>,
-    /// How much it is to be believed.
+    /// The confidence that it deserves.
     pub confidence: Confidence,
-    /// What speaks for it, for people.
+    /// Evidence for it, for people.
     pub evidence: Vec<String>,
     /// Where in the array the structure ends by which it was found, in sectors, where that is
     /// known.
     pub needed_sectors: Option<u64>,
 }
 
-/// How the outer array may be.
+/// A possible outer array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outer {
     chunk: u64,
@@ -71,7 +71,7 @@ impl Outer {
 struct Tried {
     outer: Outer,
     legs: Vec<Hypothesis>,
-    /// Which leg is in each role.
+    /// The leg in each role.
     order: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ impl Tried {
     }
 }
 
-/// What is searched in.
+/// The facts that are searched.
 struct Search<'a> {
     legs: &'a [Redundancy],
     sizes: &'a [u64],
@@ -99,13 +99,13 @@ struct Search<'a> {
 /// Several arrays that are found among the members.
 #[derive(Clone, Debug)]
 pub enum Arrays {
-    /// They are the members of one more.
+    /// The arrays are the members of one more.
     Nested(Nested),
     /// Each is one by itself.
     Several(Vec<Ranked>),
 }
 
-/// What members are of several arrays, if rows prove that they are.
+/// The arrays of which these are members, if rows prove that there are several.
 pub fn arrays(
     members: &mut Members<'_, '_>,
     gathered: &Gathered,
@@ -227,8 +227,8 @@ fn nested(
     Some((nested, percent))
 }
 
-/// Do they read the same? Where data begin further on in the legs, and the legs as much before, or
-/// where the file system begins elsewhere in the array, they may.
+/// Returns whether they read the same. Where data begin further on in the legs, and the legs as
+/// much before, or where the file system begins elsewhere in the array, they may.
 fn is_same(a: &Tried, b: &Tried) -> bool {
     let members = |one: &Tried| -> Vec<Vec<Option<usize>>> {
         let roles = |leg: &Hypothesis| leg.roles.iter().map(|at| at.map(|at| at.member)).collect();
@@ -268,8 +268,8 @@ impl Search<'_> {
         found
     }
 
-    /// What the legs may be like: all of one shape, with data from the same place on, each in the
-    /// role in which it meets most.
+    /// Possible legs: all of one shape, with data from the same place on, each in the role in which
+    /// it meets most.
     fn of(&self, outer: Outer) -> Vec<Tried> {
         let equations = self.equations_of(outer);
         let placed = self.placed(&equations);

@@ -20,7 +20,7 @@ const MOST_RUNS: usize = 4096;
 /// Places that are named for further reads.
 const MOST_KNOWN: u64 = 128;
 
-/// What a boot sector says of the volume.
+/// The facts of the volume in a boot sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ntfs {
     /// By which volumes are told apart.
@@ -113,7 +113,7 @@ impl Ntfs {
         Places { first: 0, copy: Some(self.last_sector) }
     }
 
-    /// The number of a record of the table. What record 0 says goes to `runs`.
+    /// The number of a record of the table. Facts in record 0 go to `runs`.
     pub(super) fn look(&self, bytes: &[u8], runs: &mut Runs) -> Option<u32> {
         if !lies_at(bytes, 0, b"FILE") {
             return None;

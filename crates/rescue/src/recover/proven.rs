@@ -27,7 +27,7 @@ const MOST_UNTOLD: usize = 3;
 /// More groups of copies are not put into each order.
 const MOST_GROUPS: usize = 5;
 
-/// What is searched in.
+/// The facts that are searched.
 struct Search<'a> {
     proven: &'a Redundancy,
     sizes: &'a [u64],
@@ -291,7 +291,7 @@ impl Search<'_> {
         }
     }
 
-    /// What blocks say of members and roles.
+    /// Votes of blocks for members and roles.
     fn votes(
         &self,
         geometry: &Geometry,
@@ -316,7 +316,7 @@ impl Search<'_> {
         votes
     }
 
-    /// Are there blocks enough to tell the order?
+    /// Returns whether there are blocks enough to tell the order.
     fn is_told(&self) -> bool {
         let count = self.proven.members.len();
         count > MOST_ORDERED || self.equations.some(usize::MAX).count() >= count * FEW_BLOCKS

@@ -1,27 +1,24 @@
-//! Which hypothesis is to be believed, how much, and why.
+//! The order of hypotheses, the confidence that each deserves, and the reason.
 
-use std::collections::HashMap;
-
-use super::begins::{Beginning, USUAL_OFFSETS, beginning};
+use super::begins::{Beginning, beginning};
 use super::contrast::{Contrast, Explained};
 use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
 use super::guess::guess;
+use super::judged::{is_cut, judged, offsets, walked};
 use super::marks::Structure;
+use super::rivals;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, order, rescore, rivals, search};
+use super::votes::{Hypothesis, Place, rescore, search};
 use super::walk::walk;
 
-/// Hypotheses whose rows are compared, and the most where many meet as many equations.
-const COMPARED: usize = 24;
-const MOST_COMPARED: usize = 160;
-/// Of these, those that are told from each other by what they read.
+/// Hypotheses that are told from each other by what they read.
 const MOST_SORTED: usize = 48;
-/// Ways to give roles to members about which blocks say nothing.
-const MOST_FILLED: usize = 60;
-/// Those that are answered with.
+/// Hypotheses that come level with the best, of which rivals are looked for.
+const MOST_LEVEL: usize = 3;
+/// The number of hypotheses in the answer.
 const ANSWERED: usize = 3;
 /// The least for [`Confidence::High`]: equations, and percent of them.
 const LEAST_EQUATIONS: usize = 50;
@@ -34,14 +31,14 @@ const LIKELY_PERCENT: f64 = 90.0;
 /// Blocks on a member that is left out that can speak against a hypothesis.
 const LEAST_CONTRARY: usize = 8;
 
-/// How much a hypothesis is to be believed.
+/// The confidence that a hypothesis deserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// Much speaks for it and nothing else comes near.
     High,
     /// More speaks for it than for anything else.
     Likely,
-    /// It is possible.
+    /// A possible one.
     Guess,
 }
 
@@ -62,18 +59,18 @@ impl Confidence {
 pub struct Ranked {
     /// The hypothesis, without members that are behind.
     pub hypothesis: Hypothesis,
-    /// How much it is to be believed.
+    /// The confidence that it deserves.
     pub confidence: Confidence,
-    /// What rows of the members say.
+    /// The sums of rows of the members.
     pub sums: Sums,
     /// A member that belongs to it and is behind, and has no role therefore.
     pub stale: Option<usize>,
-    /// Of the next best, where there is one: equations that are met, and that could be.
+    /// The next best, where there is one: equations that are met, and that could be.
     pub next: Option<(usize, usize)>,
     /// Where in the array the structure ends by which it was found, in sectors, where that is
     /// known.
     pub needed_sectors: Option<u64>,
-    /// What speaks for it, for people.
+    /// Evidence for it, for people.
     pub evidence: Vec<String>,
 }
 
@@ -91,7 +88,9 @@ pub fn rank(
     }
     let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
-    let mut all = judged(found, members, gathered, known, &equations);
+    let walked = walked(found, members, known, &equations);
+    let is_cut = is_cut(found, &walked);
+    let mut all = judged(&walked, members, gathered, known, &equations);
     all.retain(|(one, said)| one.can_be_read(&sizes) && !said.refute());
     if all.is_empty() && gathered.redundancy.is_some() {
         // Where most of each row is zero, parity looks like copies.
@@ -102,17 +101,15 @@ pub fn rank(
     }
     sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
-    if let Some((best, _)) = all.first().cloned() {
-        for mut other in rivals(&best, &sizes, &equations) {
-            other.walked = walk(&other, members, known);
-            rescore(&mut other, &sizes, &equations);
-            let said = sums(members, &other, gathered, known);
-            if other.can_be_read(&sizes) && !said.refute() {
-                all.push((other, said));
-            }
+    for mut other in rivals_of_best(&all, members, &equations) {
+        other.walked = walk(&other, members, known);
+        rescore(&mut other, &sizes, &equations);
+        let said = sums(members, &other, gathered, known);
+        if other.can_be_read(&sizes) && !said.refute() {
+            all.push((other, said));
         }
-        sort(&mut all, &sizes, &equations, gathered, known);
     }
+    sort(&mut all, &sizes, &equations, gathered, known);
     let distinct = distinct(all, &sizes, known);
     let by_rows = gathered.redundancy.as_ref();
     let begins = |one: &Hypothesis| beginning(one, &sizes, &equations, by_rows);
@@ -134,7 +131,7 @@ pub fn rank(
         // Where rows prove copies or parity, what has none of it is not meant, nor what has others.
         let differs = said.rows >= 8 && !said.confirm();
         let lacks_proof = by_rows.is_some() && (!one.shape.is_redundant() || differs);
-        if !contrary.is_empty() || lacks_proof {
+        if !contrary.is_empty() || lacks_proof || is_cut && !is_enough(one) {
             confidence = Confidence::Guess;
         }
         let next = next.map(|next| (next.met, next.of + next.unseen));
@@ -150,51 +147,34 @@ pub fn rank(
     ranked.collect()
 }
 
-/// The best hypotheses, as they are and filled with members, and what their rows say.
-fn judged(
-    found: &[Hypothesis],
+/// Hypotheses that may be meant instead of the best one, or of others that come level with it and
+/// may read the same.
+fn rivals_of_best(
+    all: &[(Hypothesis, Sums)],
     members: &mut Members<'_, '_>,
-    gathered: &Gathered,
-    known: &[Structure],
-    equations: &Equations,
-) -> Vec<(Hypothesis, Sums)> {
-    let sizes = members.sizes();
-    let mut all = Vec::new();
-    let mut tried = HashMap::new();
-    let found = walked(found, members, known, equations);
-    for one in compared_ones(&found) {
-        for mut other in filled(one, members, gathered, known, &mut tried) {
-            if other.roles != one.roles {
-                other.walked = walk(&other, members, known);
-            }
-            rescore(&mut other, &sizes, equations);
-            let said = sums(members, &other, gathered, known);
-            all.push((other, said));
-        }
-    }
-    all
-}
-
-/// The hypotheses with what is found by walking through what they read, the best first.
-fn walked(
-    found: &[Hypothesis],
-    members: &mut Members<'_, '_>,
-    known: &[Structure],
     equations: &Equations,
 ) -> Vec<Hypothesis> {
+    let Some((best, said)) = all.first() else { return Vec::new() };
     let sizes = members.sizes();
-    let each = found.iter().map(|one| {
-        let mut one = one.clone();
-        one.walked = walk(&one, members, known);
-        rescore(&mut one, &sizes, equations);
-        one
+    let is_level =
+        |one: &&Hypothesis| (one.met, one.of, one.unseen) == (best.met, best.of, best.unseen);
+    let mut level: Vec<&Hypothesis> = all.iter().map(|(one, _)| one).filter(is_level).collect();
+    // One of each level: layouts that read the same have the same rivals.
+    level.sort_by_key(|one| one.shape.level != best.shape.level);
+    level.dedup_by_key(|one| one.shape.level);
+    level.truncate(MOST_LEVEL);
+    let mut rivals: Vec<Hypothesis> =
+        level.into_iter().flat_map(|one| rivals::near(one, &sizes, equations)).collect();
+    if !said.confirm() {
+        rivals.extend(rivals::hidden(best, members, equations));
+    }
+    rivals.retain(|rival| {
+        all.iter().all(|(one, _)| one.roles != rival.roles || one.shape != rival.shape)
     });
-    let mut walked: Vec<Hypothesis> = each.collect();
-    walked.sort_by(order);
-    walked
+    rivals
 }
 
-/// Those that may be meant instead of this one.
+/// Hypotheses that may be meant instead of this one.
 fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning]) -> Vec<usize> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
@@ -217,18 +197,9 @@ fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning])
         .collect()
 }
 
-/// The hypotheses whose rows are compared: the first ones, and all that come as near. Which of
-/// those lacks a member only because nothing on it says so, rows tell.
-fn compared_ones(found: &[Hypothesis]) -> impl Iterator<Item = &Hypothesis> {
-    let most = found.first().map_or(0, |one| one.met);
-    let near = move |one: &Hypothesis| one.met * 50 >= most * 49;
-    let further = found.iter().skip(COMPARED).filter(move |one| near(one));
-    found.iter().take(COMPARED).chain(further).take(MOST_COMPARED)
-}
-
 /// Members that a hypothesis leaves out, although they hold blocks of the same structure, which
-/// speak against it whatever role they are given. What is out of its array because it is behind
-/// has its blocks where they belong.
+/// speak against it whatever role they are given. A member that is out of its array because it is
+/// behind has its blocks where they belong.
 fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize> {
     let empty: Vec<usize> =
         (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
@@ -251,84 +222,8 @@ fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize
     one.left_out(sizes.len()).into_iter().filter(has_blocks).filter(|m| !fits(*m)).collect()
 }
 
-/// Members and where their data begin, of which it is known whether they make up rows by one
-/// parity: that is so in any order.
-type Tried = HashMap<Vec<Place>, bool>;
-
-/// A hypothesis as it is, and with members that have no role in roles that have no member, where
-/// sums are for it or nothing can be said.
-fn filled(
-    one: &Hypothesis,
-    members: &mut Members<'_, '_>,
-    gathered: &Gathered,
-    known: &[Structure],
-    tried: &mut Tried,
-) -> Vec<Hypothesis> {
-    let left_out = one.left_out(members.sizes().len());
-    let empty: Vec<usize> =
-        (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
-    // Other offsets than that of the rest are tried where members do not fit with it.
-    let offsets = match (one.is_whole_enough(), offsets(one)) {
-        (true, offsets) => offsets,
-        (false, offsets) => offsets[..1].to_vec(),
-    };
-    let mut all = vec![one.clone()];
-    for &role in empty.iter().take(4) {
-        let before = all.clone();
-        for (base, &member) in
-            before.iter().flat_map(|base| left_out.iter().map(move |m| (base, m)))
-        {
-            let taken = base.roles.iter().flatten().any(|place| place.member == member);
-            for &data_offset in &offsets {
-                if taken || all.len() >= MOST_FILLED {
-                    continue;
-                }
-                let mut other = base.clone();
-                other.roles[role] = Some(Place { member, data_offset });
-                all.push(other);
-            }
-        }
-    }
-    let whole = one.is_whole_enough();
-    let mut kept = vec![one.clone()];
-    for other in all.into_iter().skip(1) {
-        let key = has_one_parity(&other).then(|| {
-            let mut places: Vec<Place> = other.roles.iter().flatten().copied().collect();
-            places.sort_unstable();
-            places
-        });
-        if key.as_ref().is_some_and(|key| tried.get(key) == Some(&false)) {
-            continue;
-        }
-        let said = sums(members, &other, gathered, known);
-        let fits = said.confirm() || (!whole && said.rows == 0);
-        if let Some(key) = key {
-            tried.insert(key, fits);
-        }
-        if fits {
-            kept.push(other);
-        }
-    }
-    kept
-}
-
-/// Do its rows add up to zero, in any order?
-fn has_one_parity(one: &Hypothesis) -> bool {
-    one.shape.level.parity_disks() == 1 && one.missing() == 0
-}
-
-/// Where data begin on members of the hypothesis, the usual one first.
-fn offsets(one: &Hypothesis) -> Vec<u64> {
-    let all: Vec<u64> = one.roles.iter().flatten().map(|place| place.data_offset).collect();
-    let count = |offset: &u64| all.iter().filter(|other| *other == offset).count();
-    let mut offsets = [&all[..], &USUAL_OFFSETS[..3]].concat();
-    offsets.sort_by_key(|offset| (std::cmp::Reverse(count(offset)), *offset));
-    offsets.dedup();
-    offsets.truncate(6);
-    offsets
-}
-
-/// What comes first is to be believed first; of those that read the same, it is the one to name.
+/// Sorts the hypotheses that are to be believed first to the front; of those that read the same,
+/// the one to name.
 fn sort(
     all: &mut [(Hypothesis, Sums)],
     sizes: &[u64],
@@ -372,7 +267,7 @@ fn places(one: &Hypothesis) -> Vec<(usize, u64)> {
     one.roles.iter().flatten().map(|place| (place.member, place.data_offset)).collect()
 }
 
-/// Are its members some of these, and not all?
+/// Returns whether its members are some of these, and not all.
 fn has_fewer(one: &Hypothesis, members: &[usize]) -> bool {
     let own = used(one);
     own.len() < members.len() && own.iter().all(|member| members.contains(member))
@@ -402,7 +297,7 @@ fn distinct(
     kept
 }
 
-/// Is it the other one without some of its members?
+/// Returns whether it is the other one without some of its members.
 fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
     let mut roles = one.roles.iter().zip(&other.roles);
     one.shape == other.shape
@@ -415,12 +310,12 @@ fn nearest<'a>(rivals: impl Iterator<Item = &'a Hypothesis>) -> Option<&'a Hypot
     rivals.max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
 }
 
-/// Is it far before the next? Where nothing but blocks speaks for it, it has to be.
+/// Returns whether it is far before the next. Where nothing but blocks speaks for it, it has to be.
 fn has_lead(one: &Hypothesis, next: Option<&Hypothesis>) -> bool {
     one.of == 0 || one.percent() - next.map_or(0.0, Hypothesis::percent_of_all) >= LEAST_LEAD
 }
 
-/// Is it enough to be certain?
+/// Returns whether it is enough to be certain.
 fn is_enough(one: &Hypothesis) -> bool {
     let is_enough = |met: usize, of: usize| {
         of >= LEAST_EQUATIONS && met as f64 * 100.0 > of as f64 * LEAST_PERCENT

@@ -1,6 +1,6 @@
-//! What rows say before any block is asked: which members hold the same, or add up to nothing, or
-//! have one among them without which they do. That fixes the set and the level, whatever lies on
-//! the array, as long as data begin at the same place on all of them.
+//! Redundancy that rows tell before any block is asked: members that hold the same, or add up to
+//! nothing, or have one among them without which they do. Rows fix the set and the level, whatever
+//! lies on the array, as long as data begin at the same place on all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,19 @@ const MARKED_SPOTS: usize = 100;
 /// Before the usual place of data, and at ends, superblocks and bitmaps lie.
 pub(super) const USUAL_SECTORS: u64 = 2048;
 const END_SECTORS: u64 = 256;
-/// Of more partitions nothing is known.
+/// The most partitions of which anything is kept.
 const MOST_STARTS: usize = 16;
 /// Sets of more members are not taken apart.
 pub(super) const MOST_MEMBERS: usize = 24;
 
-/// How members belong together, by their rows.
+/// The relation between members, by their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// They hold the same.
+    /// All hold the same.
     Alike,
     /// Some hold the same as another each; others are alone.
     Groups(Vec<Vec<usize>>),
-    /// They add up to zero.
+    /// All add up to zero.
     OneParity,
     /// Without one of them they add up to zero: in these rows it is this one alone.
     TwoParities(Vec<(u64, usize)>),
@@ -67,7 +67,7 @@ struct Fitting {
 }
 
 impl Redundancy {
-    /// Has each of these members a copy?
+    /// Returns whether each of these members has a copy.
     fn is_complete(&self, all: &[usize]) -> bool {
         match &self.relation {
             Relation::Alike => self.members.len() == all.len(),
@@ -134,8 +134,9 @@ pub(super) fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Ro
     sectors.filter(|sector| sector + ROW_SECTORS <= end).filter_map(row).collect()
 }
 
-/// Do nearly all rows of these members fit, but for what lies before the data? `fits` has nothing
-/// to say about some. Members that hold nothing there, or what does not fit, are none of them.
+/// Looks for the row from which on nearly all rows of these members fit: other things lie before
+/// the data. `fits` has nothing to say about some. Members that hold nothing there, or what does
+/// not fit, are none of them.
 fn fitting(
     rows: &[Row],
     members: &[usize],
@@ -157,7 +158,7 @@ fn fitting(
     None
 }
 
-/// Do most rows fit in which this member holds something?
+/// Returns whether most rows fit in which this member holds something.
 fn takes_part(rows: &[(&Row, bool)], member: usize) -> bool {
     let own = || rows.iter().filter(|(row, _)| !is_zero(&row.strips[member]));
     own().filter(|(_, fits)| *fits).count() * 2 > own().count()
@@ -208,14 +209,15 @@ fn alike(rows: &[Row], all: &[usize], starts: &BTreeSet<u64>) -> Option<Redundan
     }
 }
 
-/// Do the rest begin or end elsewhere than these? A mirror's half has the beginning of the array.
+/// Returns whether the rest begin or end elsewhere than these. A mirror's half has the beginning of
+/// the array.
 fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
     let holds = |member: usize| rows.iter().filter(|row| !is_zero(&row.strips[member])).count();
     let rest = all.iter().filter(|member| !pair.contains(member));
     rest.map(|member| holds(*member)).all(|rows| rows < LEAST_ROWS)
 }
 
-/// Do these add up to zero?
+/// Finds the redundancy of these where they add up to zero.
 pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 3 {
         return None;
@@ -227,7 +229,7 @@ pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> 
     Some(Redundancy { relation: Relation::OneParity, members: members.to_vec(), lowest })
 }
 
-/// Do, in each row, all of these but one add up to zero?
+/// Finds the redundancy of these where, in each row, all but one add up to zero.
 fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 4 {
         return None;
@@ -250,15 +252,28 @@ fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     });
     let single: Vec<(u64, usize)> = single.collect();
     let different: BTreeSet<usize> = single.iter().map(|(_, member)| *member).collect();
-    (different.len() > 1).then(|| Redundancy {
+    let is_told = different.len() > 1 || depend(rows, members, &single);
+    is_told.then(|| Redundancy {
         relation: Relation::TwoParities(single),
         members: members.to_vec(),
         lowest: found.lowest,
     })
 }
 
-/// Are nearly all full rows pairs of copies and one that is alone? That is a mirror of an odd
-/// number.
+/// Returns whether the strip that is alone in its row is a weighed sum of the others, as Q is: one
+/// member may have Q wherever a nearly empty array holds anything.
+fn depend(rows: &[Row], members: &[usize], single: &[(u64, usize)]) -> bool {
+    let own = single.iter().filter_map(|(sector, member)| {
+        let row = rows.iter().find(|row| row.sector == *sector)?;
+        (!is_zero(&row.strips[*member])).then(|| weights(&strips(row, members)) != Weights::None)
+    });
+    let own: Vec<bool> = own.collect();
+    let depend = own.iter().filter(|depends| **depends).count();
+    depend >= LEAST_WEIGHED && depend * 100 >= own.len() * LEAST_PERCENT
+}
+
+/// Returns whether nearly all full rows are pairs of copies and one that is alone. Such rows are a
+/// mirror of an odd number.
 fn are_pairs(rows: &[Row], members: &[usize]) -> bool {
     let mut full = 0;
     let mut pairs = 0;
@@ -302,7 +317,7 @@ fn one_missing(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     })
 }
 
-/// What is the same on all members says nothing: so are bitmaps and logs of bad blocks.
+/// Strips that are the same on all members say nothing: so are bitmaps and logs of bad blocks.
 fn is_same(row: &Row, members: &[usize]) -> bool {
     members.iter().all(|member| row.strips[*member] == row.strips[members[0]])
 }
@@ -333,6 +348,7 @@ fn subsets(all: &[usize]) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
     use crate::image::Image;
+    use braid_parity::gf::mul;
 
     /// The relation of members that hold these rows, from the usual place of data on.
     fn relation(rows: &[[u8; 4]]) -> Option<Redundancy> {
@@ -367,5 +383,17 @@ mod tests {
         let pairs: Vec<[u8; 4]> = (0..90).map(|n| [n + 1, n + 1, n + 3, n + 3]).collect();
         let groups = vec![vec![0, 1], vec![2, 3]];
         assert_eq!(relation(&pairs).unwrap().relation, Relation::Groups(groups));
+    }
+
+    #[test]
+    fn one_member_may_have_q_in_all_rows_that_hold_something() {
+        // Data of one member each, which parity repeats, and Q has its weight.
+        let first = (1..31).map(|n| [n, 0, n, mul(n, 2)]);
+        let second = (1..31).map(|n| [0, n, n, mul(n, 4)]);
+        let rows: Vec<[u8; 4]> = first.chain(second).collect();
+        let found = relation(&rows).unwrap();
+        assert_eq!(found.members, [0, 1, 2, 3]);
+        let Relation::TwoParities(single) = found.relation else { panic!("{found:?}") };
+        assert!(single.len() == 60 && single.iter().all(|(_, member)| *member == 3));
     }
 }

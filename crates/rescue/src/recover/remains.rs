@@ -1,5 +1,5 @@
-//! What md left on members beside their superblocks: bitmaps, headers of partial parity logs,
-//! blocks of journals. They tell of which array a member was, and never where in it.
+//! Remains of md on members beside their superblocks: bitmaps, headers of partial parity logs,
+//! blocks of journals. Remains tell of which array a member was, and never where in it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use braid_array::format::{BitmapSuperblock, ppl};
 use super::marks::Harvest;
 use super::votes::Hypothesis;
 
-/// Of one member no more are kept.
+/// The most that are kept of one member.
 const MOST: usize = 64;
 /// Headers and blocks begin at multiples of this.
 const UNIT_SECTORS: u64 = 8;
@@ -79,7 +79,7 @@ impl Harvest {
     }
 }
 
-/// What is left on all members, by member and sector.
+/// Remains on all members, by member and sector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remains(Vec<Vec<(u64, Remain)>>);
 
@@ -88,7 +88,7 @@ impl Remains {
         Self(harvests.iter().map(|harvest| harvest.remains.clone()).collect())
     }
 
-    /// What lies before the data of a member: inside, an array may hold members of another one.
+    /// Remains before the data of a member: inside, an array may hold members of another one.
     fn before(&self, member: usize, data_offset: u64) -> impl Iterator<Item = Remain> {
         let all = self.0.get(member).into_iter().flatten();
         all.filter(move |(sector, _)| *sector < data_offset).map(|(_, remain)| *remain)
@@ -118,7 +118,8 @@ impl Remains {
         most.filter(|(_, members)| *members > 1).map(|(array, _)| array)
     }
 
-    /// Which of these members, whose data begin there, are of another array than most of them.
+    /// The ones of these members, whose data begin there, that are of another array than most of
+    /// them.
     pub(super) fn strangers(&self, members: &[(usize, u64)]) -> Vec<usize> {
         let Some(most) = self.most(members) else { return Vec::new() };
         let is_other = |(member, data_offset): &&(usize, u64)| {
@@ -128,7 +129,7 @@ impl Remains {
         members.iter().filter(is_other).map(|(member, _)| *member).collect()
     }
 
-    /// What is to be said about the members of a hypothesis and those that it leaves out.
+    /// Evidence about the members of a hypothesis and those that it leaves out.
     pub(super) fn evidence(&self, one: &Hypothesis, names: &[String]) -> Vec<String> {
         let used: Vec<(usize, u64)> =
             one.roles.iter().flatten().map(|place| (place.member, place.data_offset)).collect();

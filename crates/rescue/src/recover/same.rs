@@ -7,7 +7,7 @@ use braid_array::geometry::{Geometry, Strip};
 
 use super::votes::{Hypothesis, copies};
 
-/// Do two read the same bytes, as far as the structure goes by which they were found?
+/// Returns whether two read the same bytes, as far as the structure goes by which they were found.
 pub(super) fn reads_the_same(a: &Hypothesis, b: &Hypothesis, sizes: &[u64], length: u64) -> bool {
     let map = |one: &Hypothesis| one.shape.geometry(one.member_sectors(sizes));
     let (Some(map_a), Some(map_b)) = (map(a), map(b)) else { return false };

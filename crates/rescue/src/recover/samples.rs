@@ -1,4 +1,4 @@
-//! Which parts of a member are read.
+//! The parts of a member that are read.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ const BEGINNING_BYTES: u64 = 256 << 20;
 /// Further parts of larger members, about so many, and their length.
 const SPOTS: u64 = 1000;
 const SPOT_BYTES: u64 = 128 << 10;
-/// What is read of their ends, where copies of partition tables lie.
+/// The length that is read of their ends, where copies of partition tables lie.
 const END_BYTES: u64 = 1 << 20;
 /// Rows are compared in spots of this length, at about so many of those that are read.
 pub(super) const ROWS_BYTES: u64 = 32 << 10;
 const ROWS_SPOTS: u64 = 250;
-/// Of these, those behind the beginning of a large member.
+/// The number of these behind the beginning of a large member.
 const FURTHER_ROWS_SPOTS: u64 = 200;
 
 /// The ranges of a member of so many bytes that are read first.

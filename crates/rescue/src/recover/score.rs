@@ -1,4 +1,4 @@
-//! How many equations a hypothesis meets, and what of the rest speaks against it.
+//! The number of equations that a hypothesis meets, and all of the rest that speaks against it.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use super::begins::is_of_disks;
 use super::equations::{Equation, Equations};
 use super::votes::{Hypothesis, MANY, Place, copies};
 
-/// How an equation comes out under a hypothesis.
+/// The verdict on an equation under a hypothesis.
 struct Verdict {
     met: bool,
-    /// Is there a place for it, where it is or is not?
+    /// Whether there is a place for it, where it is or is not.
     seen: bool,
     contradicted: bool,
 }
@@ -91,18 +91,18 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
     (one.met, one.of, one.unseen) = (met, of, unseen);
 }
 
-/// What a hypothesis says of a block.
+/// The place of a block by a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Account {
-    /// It is where it belongs.
+    /// The block is where it belongs.
     Explained,
-    /// It is elsewhere.
+    /// The block is elsewhere.
     Denied,
-    /// It belongs where nobody can look: parity looks like it.
+    /// The block belongs where nobody can look: parity looks like it.
     Unseen,
 }
 
-/// What a hypothesis says of each block.
+/// The place of each block by a hypothesis.
 pub(super) fn accounts(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Account> {
     let Some(judge) = Judge::new(one, sizes, equations) else { return Vec::new() };
     let account = |(_, verdict): (bool, Verdict)| match verdict {
@@ -114,12 +114,13 @@ pub(super) fn accounts(one: &Hypothesis, sizes: &[u64], equations: &Equations) -
 }
 
 /// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything
-/// may be seen.
+/// may be seen. No more than so many are counted.
 pub(super) fn misplaced(
     one: &Hypothesis,
     role: usize,
     sizes: &[u64],
     equations: &Equations,
+    most: usize,
 ) -> usize {
     let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return 0 };
     let Some(place) = one.roles[role] else { return 0 };
@@ -133,7 +134,28 @@ pub(super) fn misplaced(
         let own = equation.seen.iter().filter(|(member, _)| *member == place.member);
         own.filter(move |(_, at)| is_elsewhere(*at, equation))
     });
-    all.count()
+    all.take(most).count()
+}
+
+/// Where parity alone shows a block, by the hypothesis: the number of the member, and the sector of
+/// its data.
+pub(super) fn only_copies(
+    one: &Hypothesis,
+    sizes: &[u64],
+    equations: &Equations,
+) -> Vec<(usize, u64)> {
+    let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return Vec::new() };
+    let mut copies = Vec::new();
+    for equation in equations.some(MANY) {
+        let sectors: Vec<u64> = equation.places().map(|place| one.origin + place).collect();
+        for strip in strips(one, &equation.seen) {
+            let place = one.roles[strip.role.index()];
+            if is_parity_beside(&geometry, &sectors, strip) {
+                copies.extend(place.map(|place| (place.member, strip.sector)));
+            }
+        }
+    }
+    copies
 }
 
 /// Where on members a block was seen, by role.
@@ -146,8 +168,8 @@ fn strips<'a>(one: &'a Hypothesis, seen: &'a [(usize, u64)]) -> impl Iterator<It
     })
 }
 
-/// Was it seen in parity alone, of an odd number of such blocks? That looks like a block that it is
-/// not, checksums included: these are sums, too.
+/// Returns whether it was seen in parity alone, of an odd number of such blocks. Such parity looks
+/// like a block that it is not, checksums included: these are sums, too.
 fn is_sum(
     one: &Hypothesis,
     geometry: &Geometry,
@@ -170,8 +192,8 @@ fn is_sum(
     strips.peek().is_some() && strips.all(is_sum)
 }
 
-/// Was a block of a missing member seen in the parity of its row? There it is where the rest of the
-/// row is zero.
+/// Returns whether a block of a missing member was seen in the parity of its row. There it is where
+/// the rest of the row is zero.
 fn only_in_parity(
     one: &Hypothesis,
     geometry: &Geometry,
@@ -187,13 +209,14 @@ fn only_in_parity(
         .any(|strip| is_copy(strip) && !has_more(one, geometry, sectors, strip, marked))
 }
 
-/// Is this parity of a row in which the block belongs?
+/// Returns whether this is parity of a row in which the block belongs.
 fn is_parity_beside(geometry: &Geometry, sectors: &[u64], strip: Strip) -> bool {
     let mut rows = sectors.iter().flat_map(|at| copies(geometry, *at));
     geometry.array_sector_at(strip).is_none() && rows.any(|row| row.sector == strip.sector)
 }
 
-/// Are there other blocks in the row of this parity? Then it is the sum of all, and not a copy.
+/// Returns whether there are other blocks in the row of this parity. Then it is the sum of all, and
+/// not a copy.
 fn has_more(
     one: &Hypothesis,
     geometry: &Geometry,
@@ -212,7 +235,8 @@ fn has_more(
     })
 }
 
-/// May there be blocks enough in the row of this parity for a sum that looks like one of them?
+/// Returns whether there may be blocks enough in the row of this parity for a sum that looks like
+/// one of them.
 fn may_be_sum(
     one: &Hypothesis,
     geometry: &Geometry,
@@ -228,9 +252,9 @@ fn may_be_sum(
     (0..geometry.data_disks()).filter(may_be_block).count() >= 3
 }
 
-/// Do two members of one row hold the same block, though both are said to hold data? Parity is like
-/// data where the rest of the row is zero; what is said to be data is not. A block that lies in two
-/// places may be found in either, and nowhere else.
+/// Returns whether two members of one row hold the same block, though both are said to hold data.
+/// Parity is like data where the rest of the row is zero; what is said to be data is not. A block
+/// that lies in two places may be found in either, and nowhere else.
 fn contradicts(
     one: &Hypothesis,
     geometry: &Geometry,

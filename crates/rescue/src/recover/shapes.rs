@@ -1,4 +1,4 @@
-//! Which geometries are tried.
+//! The geometries that are tried.
 
 use braid_array::geometry::{Geometry, Shape as Whole};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
@@ -48,8 +48,8 @@ impl Shape {
         }
     }
 
-    /// How much of each member so many sectors of the array take up, from its beginning; `None`
-    /// where copies lie far behind.
+    /// The length of each member that so many sectors of the array take up, from its beginning;
+    /// `None` where copies lie far behind.
     #[must_use]
     pub fn used_of_each(&self, sectors: u64) -> Option<u64> {
         match self.layout {
@@ -71,13 +71,20 @@ impl Shape {
         }
     }
 
-    /// Has the level anything but data?
+    /// Returns whether each member holds all of the array.
+    pub(super) fn is_mirror(&self) -> bool {
+        self.level == Level::Raid1
+            || matches!(self.layout, Layout::Raid10(layout)
+                if (layout.far == 1 || layout.offset) && layout.copies() == self.raid_disks)
+    }
+
+    /// Returns whether the level has anything but data.
     #[must_use]
     pub const fn is_redundant(&self) -> bool {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
 
-    /// Which of two that read the same bytes is the simpler one: less is simpler.
+    /// The rank by which the simpler one of two that read the same bytes is told: less is simpler.
     pub(super) fn rarity(&self) -> u32 {
         let level = match self.level {
             Level::Raid1 => 0,

@@ -1,5 +1,5 @@
-//! What rows of the members say: whether parity fits, or copies are alike, and who is to blame
-//! where not.
+//! Sums over rows of the members: they tell whether parity fits, or copies are alike, and who is to
+//! blame where not.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -25,15 +25,15 @@ const SPOT_SECTORS: u64 = ROWS_BYTES / SECTOR_BYTES;
 const MARKED_SPOTS: usize = 125;
 /// After so many rows of which most do not fit, no more are read.
 const HOPELESS_ROWS: usize = 64;
-/// What is kept of members, in bytes each.
+/// The most that is kept of members, in bytes each.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// What the rows said. Rows of zeroes do not count.
+/// The outcome of rows. Rows of zeroes do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Rows that could be compared.
     pub rows: usize,
-    /// Those that fit.
+    /// Rows that fit.
     pub agree: usize,
     /// Rows in which this member alone is to blame, by number of the member.
     pub blamed: Vec<usize>,
@@ -46,19 +46,19 @@ impl Sums {
         if self.rows == 0 { 0.0 } else { self.agree as f64 * 100.0 / self.rows as f64 }
     }
 
-    /// Do they say that the members do not belong together so?
+    /// Returns whether they say that the members do not belong together so.
     #[must_use]
     pub const fn refute(&self) -> bool {
         self.rows >= 8 && self.agree * 10 < self.rows * 7
     }
 
-    /// Do they say that the members belong together?
+    /// Returns whether they say that the members belong together.
     #[must_use]
     pub const fn confirm(&self) -> bool {
         self.rows >= 8 && self.agree * 10 >= self.rows * 9
     }
 
-    /// Do nearly all of many rows fit?
+    /// Returns whether nearly all of many rows fit.
     pub(super) const fn decide(&self) -> bool {
         self.rows >= 32 && self.agree * 100 >= self.rows * 99
     }
@@ -77,7 +77,7 @@ impl Sums {
 pub struct Members<'a, 'b> {
     images: &'a mut [&'b mut dyn Image],
     kept: Vec<HashMap<u64, Vec<u8>>>,
-    /// What of it is zeroes.
+    /// The spots of it that are zeroes.
     zero: Vec<HashSet<u64>>,
     used: usize,
 }
@@ -107,12 +107,12 @@ impl<'a, 'b> Members<'a, 'b> {
         self.images.iter_mut().map(starts).collect()
     }
 
-    /// What a member is that is no member of md.
+    /// The kind of a member that is none of md.
     pub(super) fn look(&mut self, member: usize) -> Look {
         kind::look(&mut *self.images[member])
     }
 
-    /// Do all members of a hypothesis hold zeroes about a sector of their data?
+    /// Returns whether all members of a hypothesis hold zeroes about a sector of their data.
     fn are_zero(&mut self, one: &Hypothesis, sector: u64) -> bool {
         one.roles.iter().flatten().all(|place| {
             let at = (place.data_offset + sector) * SECTOR_BYTES;
@@ -125,7 +125,7 @@ impl<'a, 'b> Members<'a, 'b> {
         })
     }
 
-    /// Has a spot read, unless it is kept.
+    /// Reads a spot, unless it is kept.
     fn fetch(&mut self, member: usize, spot: u64) {
         if !self.kept[member].contains_key(&spot) {
             let image = &mut *self.images[member];
@@ -135,8 +135,8 @@ impl<'a, 'b> Members<'a, 'b> {
         }
     }
 
-    /// What the members of a hypothesis hold at a sector of their data, by role; `None` where one
-    /// of them cannot be read.
+    /// The strips of the members of a hypothesis at a sector of their data, by role; `None` where
+    /// one of them cannot be read.
     fn strips(
         &mut self,
         one: &Hypothesis,
@@ -184,7 +184,7 @@ impl<'a, 'b> Members<'a, 'b> {
     }
 }
 
-/// How a row came out.
+/// The outcome of a row.
 enum Outcome {
     Agrees,
     Differs { by: Option<Role> },
@@ -253,7 +253,8 @@ pub fn sums(
     found
 }
 
-/// Is a member behind? Then what the others say of it proves itself, and what it holds does not.
+/// Returns whether a member is behind. Then what the others say of it proves itself, and what it
+/// holds does not.
 fn is_behind(block: &Row, role: Role, proves: &dyn Fn(Role, &[u8]) -> Option<bool>) -> bool {
     let own = block[role.index()].as_deref().and_then(|bytes| proves(role, bytes));
     match proves(role, &xor(block, Some(role.index()))) {
@@ -297,8 +298,9 @@ fn spots(sectors: u64, gathered: &Gathered, places: &[&Place]) -> Vec<(u64, u64)
     marked.into_iter().step_by(every).chain(all_over).collect()
 }
 
-/// What of each member is compared under the best hypothesis: if it has been read at the same time
-/// and is given to [`Members::keep`], judging need not read it from one member after the other.
+/// The ranges of each member that are compared under the best hypothesis: if they have been read at
+/// the same time and are given to [`Members::keep`], judging need not read them from one member
+/// after the other.
 #[must_use]
 pub fn compared(found: &[Hypothesis], sizes: &[u64], gathered: &Gathered) -> Vec<Vec<Range<u64>>> {
     let mut all = vec![Vec::new(); sizes.len()];

@@ -1,4 +1,4 @@
-//! What else is worth reading before it is decided.
+//! Ranges that are worth reading before it is decided.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,8 +16,8 @@ const MOST_TARGETS: u64 = 600;
 /// Blocks that are looked for under all shapes.
 const ANYWHERE: usize = 3;
 
-/// What else is to be read, of each member, before it is decided: where the best hypotheses say
-/// that something lies which tells where it belongs.
+/// The ranges that are to be read, of each member, before it is decided: where the best hypotheses
+/// say that something lies which tells where it belongs.
 #[must_use]
 pub fn targets(
     found: &[Hypothesis],

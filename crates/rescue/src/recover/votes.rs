@@ -26,6 +26,8 @@ pub(super) const MANY: usize = 4000;
 /// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
+/// Shapes under which as many blocks are met as under the best, and that are kept for that.
+const MOST_LEVEL: usize = 120;
 /// Where file systems begin, in sectors: with the array, in its first partition or volume.
 const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
 
@@ -38,12 +40,12 @@ pub struct Place {
     pub data_offset: u64,
 }
 
-/// How members may belong together.
+/// A way in which members may belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hypothesis {
     /// Level, layout, chunk and number of roles.
     pub shape: Shape,
-    /// Who has each role.
+    /// The member in each role.
     pub roles: Vec<Option<Place>>,
     /// By which structure it was found.
     pub structure: usize,
@@ -55,7 +57,7 @@ pub struct Hypothesis {
     pub of: usize,
     /// Blocks that were seen in parity alone, by what it says.
     pub unseen: usize,
-    /// What lies where the file system says so that was read by it.
+    /// The things that lie where the file system says so that was read by it.
     pub(super) walked: Walked,
     /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
     pub hinted: Vec<usize>,
@@ -95,14 +97,14 @@ impl Hypothesis {
         self.roles.iter().flatten().map(room).min().unwrap_or(0)
     }
 
-    /// Can an array do without those that are missing?
+    /// Returns whether an array can do without those that are missing.
     pub(super) fn is_whole_enough(&self) -> bool {
         let Shape { level, layout, raid_disks, .. } = self.shape;
         let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
         Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
     }
 
-    /// Can it be read as an array that somebody describes? Only then it is advised.
+    /// Returns whether it can be read as an array that somebody describes. Only then it is advised.
     pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
         let member = |place: &Option<Place>| {
             let Place { member, data_offset } = (*place)?;
@@ -146,7 +148,7 @@ impl Hypothesis {
     }
 }
 
-/// What superblocks that are left say of their array.
+/// The array by the superblocks that are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// Its geometry.
@@ -235,7 +237,7 @@ fn search_among(
     found
 }
 
-/// Which of two comes first.
+/// Orders two hypotheses: the better one comes first.
 pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
     (b.met.cmp(&a.met))
         .then(a.of.cmp(&b.of))
@@ -263,7 +265,11 @@ fn search_at(
     // Parity looks like data where the rest of its row is zero: then under many shapes there are as
     // many votes, and those of the right one are not the most.
     counted.sort_by(|a, b| order(&a.1, &b.1));
-    let mut further = counted.split_off(counted.len().min(BEST_SHAPES));
+    // Which of those that come level is meant is told later.
+    let level =
+        counted.iter().filter(|it| (it.1.met, it.1.of) == (counted[0].1.met, counted[0].1.of));
+    let kept = level.count().clamp(BEST_SHAPES, MOST_LEVEL).min(counted.len());
+    let mut further = counted.split_off(kept);
     further.sort_by_key(|(one, _)| (std::cmp::Reverse(one.bound), one.shape.rarity()));
     further.truncate(MOST_VOTES);
     counted.extend(further);
@@ -364,20 +370,22 @@ fn refine(
         without.roles[role] = None;
         score(&mut without, sizes, equations, MANY);
         let gain = one.met.saturating_sub(without.met);
-        if gain * 50 <= one.met && (gain == 0 || misplaced(&one, role, sizes, equations) >= gain) {
+        if gain * 50 <= one.met
+            && (gain == 0 || misplaced(&one, role, sizes, equations, gain) >= gain)
+        {
             one = without;
         }
     }
     one
 }
 
-/// Are there copies, so that one member more meets no equation more?
+/// Returns whether there are copies, so that one member more meets no equation more.
 const fn mirrors(one: &Hypothesis) -> bool {
     matches!(one.shape.level, Level::Raid1 | Level::Raid10)
 }
 
-/// What differs by two roles, or by a member that has none so far.
-fn neighbours<'a>(
+/// Hypotheses that differ by two roles, or by a member that has none so far.
+pub(super) fn neighbours<'a>(
     one: &'a Hypothesis,
     votes: &'a [Vote],
     members: usize,
@@ -445,15 +453,4 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u6
 /// Counts the equations that a hypothesis meets, as closely as can be.
 pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
     score(one, sizes, equations, MANY);
-}
-
-/// Those that differ from this one by members whose roles little or nothing tells: two of them
-/// exchanged, or members without a role in roles without a member.
-#[must_use]
-pub(super) fn rivals(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Hypothesis> {
-    let near = neighbours(one, &[], sizes.len()).map(|mut other| {
-        score(&mut other, sizes, equations, MANY);
-        other
-    });
-    near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(16).collect()
 }

@@ -14,7 +14,7 @@ const MOST_ROWS: usize = 64;
 /// Bytes in turn that say nothing new, after which the rest of a row is not looked at.
 const MOST_VAIN: usize = 1024;
 
-/// How the strips of a row depend on each other.
+/// The dependence of the strips of a row on each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Weights {
     /// Some strip does not depend on the others.
@@ -65,7 +65,7 @@ pub(super) fn weights(strips: &[&[u8]]) -> Weights {
     Weights::Many
 }
 
-/// What an equation says beside those that are solved, and for which weight it is solved.
+/// The rest of an equation beside those that are solved, and the weight for which it is solved.
 fn reduced(equation: &[u8], solved: &[(usize, Vec<u8>)]) -> Option<(usize, Vec<u8>)> {
     let mut rest = equation.to_vec();
     for (pivot, other) in solved {
@@ -123,8 +123,8 @@ fn expected(geometry: &Geometry, stripe: u64, missing: usize) -> Vec<u8> {
     weights
 }
 
-/// Who may have which role in an array of one more, by the weights of rows: the role of each
-/// strip.
+/// The roles that members may have in an array of one more, by the weights of rows: the role of
+/// each strip.
 pub(super) fn roles(geometry: &Geometry, data_offset: u64, rows: &[Weighed]) -> Vec<Vec<usize>> {
     let chunk = u64::from(geometry.chunk_sectors());
     let of_data = rows.iter().filter(|(sector, _)| *sector >= data_offset);

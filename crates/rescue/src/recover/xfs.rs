@@ -6,12 +6,12 @@ use braid_array::SECTOR_BYTES;
 
 use crate::bytes::array_at;
 
-/// What a superblock says of where things lie.
+/// The places of things by a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Xfs {
-    /// What metadata carry.
+    /// The UUID that metadata carry.
     pub(super) uuid: [u8; 16],
-    /// Has metadata with checksums, which say where they lie: that is version 5.
+    /// Whether metadata have checksums, and say where they lie: that is version 5.
     pub(super) has_sums: bool,
     pub(super) block_sectors: u64,
     pub(super) sector_sectors: u64,
@@ -71,8 +71,8 @@ impl Xfs {
         (sane && (has_sums || found.adds_up(bytes))).then_some(found)
     }
 
-    /// Do numbers that follow from each other do so? Without a checksum they tell a superblock
-    /// from a sum of some.
+    /// Returns whether numbers follow from each other as they have to. Without a checksum they tell
+    /// a superblock from a sum of some.
     fn adds_up(&self, bytes: &[u8]) -> bool {
         let is_log = |at: usize, of: u64| bytes.get(at).is_some_and(|log| 1 << (log & 31) == of);
         is_log(120, self.block_sectors * SECTOR_BYTES)
@@ -199,7 +199,7 @@ impl Xfs {
     }
 }
 
-/// Does the checksum of a superblock fit?
+/// Returns whether the checksum of a superblock fits.
 fn has_sum(sector: &[u8]) -> bool {
     let stored = array_at(sector, 224).map(u32::from_le_bytes);
     let (Some(head), Some(tail)) = (sector.get(..224), sector.get(228..)) else { return false };

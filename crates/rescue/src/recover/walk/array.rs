@@ -1,4 +1,4 @@
-//! What is read of an array by a hypothesis, and what comes of a walk through it.
+//! An array as it is read by a hypothesis, and the outcome of a walk through it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::recover::votes::Hypothesis;
 /// Inodes that are looked at.
 pub(super) const MOST_INODES: usize = 240;
 
-/// What was found where it has to be, by the numbers of inodes.
+/// Things that were found where they have to be, by the numbers of inodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::recover) struct Walked {
     pub(in crate::recover) right: BTreeSet<u64>,
@@ -107,7 +107,8 @@ impl Array<'_, '_, '_> {
     }
 }
 
-/// Does a file end so many bytes from the beginning of its last block, with zeroes behind?
+/// Returns whether a file ends so many bytes from the beginning of its last block, with zeroes
+/// behind.
 pub(super) fn ends_here(block: &[u8], length: u64) -> bool {
     let (text, rest) = block.split_at((length as usize).min(block.len()));
     is_zero(rest) && !is_zero(text)

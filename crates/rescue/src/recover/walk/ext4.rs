@@ -8,7 +8,7 @@ use crate::recover::ext4::Ext4;
 const MOST_BLOCKS: u64 = 96;
 pub(super) const ROOT: u64 = 2;
 
-/// Does this inode prove to be where it has to be?
+/// Returns whether this inode proves to be where it has to be.
 pub(super) fn proves(array: &mut Array<'_, '_, '_>, ext4: &Ext4, number: u64) -> Option<bool> {
     let inode = inode(array, ext4, number)?;
     judge(array, ext4, number, &inode)
@@ -51,8 +51,8 @@ fn inode(array: &mut Array<'_, '_, '_>, ext4: &Ext4, number: u64) -> Option<Vec<
     inodes.get(at..at + ext4.inode_bytes as usize).map(<[u8]>::to_vec)
 }
 
-/// Is the directory or the end of the file where its inode says? `None` where that says
-/// nothing.
+/// Returns whether the directory or the end of the file is where its inode says. `None` where that
+/// says nothing.
 fn judge(array: &mut Array<'_, '_, '_>, ext4: &Ext4, number: u64, inode: &[u8]) -> Option<bool> {
     let mode = u16_le(inode, 0)? >> 12;
     let size = u64::from(u32_le(inode, 4)?);

@@ -1,5 +1,6 @@
-//! A file system read by a hypothesis: do directories lie where their inodes say, and do files end
-//! there? So also one without checksums tells order and chunk, where most blocks are of files.
+//! A file system read by a hypothesis, whose directories lie where their inodes say, and whose
+//! files end there, if it is right. So also one without checksums tells order and chunk, where most
+//! blocks are of files.
 
 mod array;
 mod ext4;
@@ -15,7 +16,7 @@ use super::votes::Hypothesis;
 
 pub(super) use array::Walked;
 
-/// What counts against a hypothesis under which there is no root directory.
+/// The weight against a hypothesis under which there is no root directory.
 const NO_ROOT: usize = 4;
 
 /// The number of the root directory, where it can be walked from there.
@@ -46,7 +47,7 @@ pub(super) fn walk(one: &Hypothesis, members: &mut Members<'_, '_>, known: &[Str
     found
 }
 
-/// How many of these inodes prove to be where they have to be, by this hypothesis.
+/// The number of these inodes that prove to be where they have to be, by this hypothesis.
 pub(super) fn proven(
     one: &Hypothesis,
     inodes: &BTreeSet<u64>,
@@ -62,7 +63,7 @@ pub(super) fn proven(
     inodes.iter().filter(|number| is_right(&mut array, &form, **number)).count()
 }
 
-/// Does this inode prove to be where it has to be?
+/// Returns whether this inode proves to be where it has to be.
 fn is_right(array: &mut Array<'_, '_, '_>, form: &Form, number: u64) -> bool {
     let proves = match form {
         Form::Ext4(ext4) => ext4::proves(array, ext4, number),

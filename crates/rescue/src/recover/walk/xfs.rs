@@ -16,7 +16,7 @@ const RECORDS: usize = 16;
 const FORK: usize = 100;
 const DIRECTORY: u16 = 4;
 const FILE: u16 = 8;
-/// How an inode has its data: within itself, or as extents.
+/// The form in which an inode has its data: within itself, or as extents.
 const LOCAL: u8 = 1;
 const EXTENTS: u8 = 2;
 
@@ -58,8 +58,8 @@ fn inodes(array: &mut Array<'_, '_, '_>, xfs: &Xfs, group: u64) -> Vec<u64> {
     all.iter().map(|own| group << bits(xfs) | own).collect()
 }
 
-/// Is the directory, or the end of the file, where its inode says? `None` where that says
-/// nothing.
+/// Returns whether the directory, or the end of the file, is where its inode says. `None` where
+/// that says nothing.
 pub(super) fn proves(array: &mut Array<'_, '_, '_>, xfs: &Xfs, number: u64) -> Option<bool> {
     let inodes = block(array, xfs, number >> xfs.inodes_in_block_bits)?;
     let index = number & ((1 << xfs.inodes_in_block_bits) - 1);

@@ -159,13 +159,18 @@ fn assert_figures(kind: Drawn, figures: &Figures) {
 
 const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
 
+/// Nearly empty sets of which another hypothesis met more blocks than the right one, since parity
+/// shows copies of what is missing.
+const HIDDEN: [u64; 6] = [52, 177, 179, 226, 395, 453];
+
 /// The first of those below; what is printed names the seed of each, and the next tests take it.
 #[test]
 fn some_drawn_sets_are_found() {
     if have("some_drawn_sets_are_found", &PROGRAMS) {
         let folder = Folder::new("recover-drawn");
         assert_figures(Drawn::Plain, &draw_and_find(Drawn::Plain, 0..12, &folder));
-        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, 13..18, &folder));
+        let further = (13..18).chain(HIDDEN);
+        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, further, &folder));
     }
 }
 
@@ -181,11 +186,15 @@ fn further_drawn_sets_are_found() {
     assert_all(Drawn::Further, "further");
 }
 
-/// `BRAID_SEEDS=17..18` draws what a failure named; without it, 500 sets.
+/// `BRAID_SEEDS=17..18,40..60` draws what failures named; without it, 500 sets.
 fn assert_all(kind: Drawn, name: &str) {
     let seeds = std::env::var("BRAID_SEEDS").unwrap_or_else(|_| "0..500".into());
     let folder = Folder::new(&format!("recover-drawn-{name}-{seeds}"));
-    let (first, end) = seeds.split_once("..").expect("a range");
-    let number = |text: &str| text.parse().expect("a number");
-    assert_figures(kind, &draw_and_find(kind, number(first)..number(end), &folder));
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let range = |range: &str| {
+        let (first, end) = range.split_once("..").expect("a range");
+        number(first)..number(end)
+    };
+    let all = seeds.split(',').flat_map(range);
+    assert_figures(kind, &draw_and_find(kind, all, &folder));
 }
