@@ -4,7 +4,7 @@
 
 use super::io::Owner;
 use super::lane::Lane;
-use super::write_log::LogKind;
+use super::recording::LogKind;
 use crate::{Instant, IoOp, MemberId};
 
 const AGAIN_MS: u64 = 1_000;

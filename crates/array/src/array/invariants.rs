@@ -7,9 +7,10 @@ use super::job::{Job, Kind, Stage};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::Map;
+use super::recording::Way;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use super::write_log::{Way, WriteLog};
+use super::write_log::WriteLog;
 use crate::Machine;
 use crate::keeper::Carried;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::io::Owner;
 use super::job::{Job, Kind};
 use super::lane::Lane;
-use super::write_log::LogKind;
+use super::recording::LogKind;
 use crate::keeper::Unit;
 use crate::plan::{MemberIo, Rows, copied};
 use crate::{IoOp, Outcome, SECTOR_BYTES};

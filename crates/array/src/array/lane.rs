@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 
+use super::dirty::DirtyPages;
 use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
+use super::recording::LogKind;
 use super::scratch::Pool;
 use super::stripe_cache::StripeCache;
-use super::write_log::{DirtyPages, LogIo, LogKind};
+use super::write_log::LogIo;
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::plan::Strips;
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};

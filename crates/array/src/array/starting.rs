@@ -8,11 +8,10 @@ use slab::Slab;
 use super::io::Owner;
 use super::jobs::Jobs;
 use super::lane::Lane;
+use super::recording::{LeftPage, LogKind};
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
-use super::write_log::{
-    self, LeftPage, LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog,
-};
+use super::write_log::{self, LogIo, Overlay, Patched, Recovery, UnfinishedPage, WriteLog};
 use crate::action::Action;
 use crate::assemble::StartLog;
 use crate::keeper::LaneReport;

@@ -15,12 +15,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::io::Owner;
-use super::super::job::Job;
 use super::super::lane::Lane;
+use super::super::recording::{Recorded, Way};
+use super::LogIo;
 use super::record::{Records, Waiting, records};
 use super::ring::{Batches, Ring};
 use super::unfinished::Unfinished;
-use super::{LogIo, Way};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
@@ -182,14 +182,15 @@ impl Journal {
     }
 
     /// Has this write wait until it is in the journal. False where it changes nothing.
-    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
-        let records = records(job, lane);
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
+        let Recorded::Write { way, .. } = recorded else { return false };
+        let records = records(recorded, lane);
         if records.is_empty() {
             return false;
         }
-        let waiting = Waiting { job: index, records, kept_for: job.way != Way::Through };
+        let waiting = Waiting { job: index, records, kept_for: *way != Way::Through };
         // What room is kept for makes the room that others wait for: it goes before them.
-        let before = match job.way {
+        let before = match way {
             Way::Destage => 0,
             Way::Back(_) => self.waiting.iter().take_while(|other| other.kept_for).count(),
             Way::Through => self.waiting.len(),

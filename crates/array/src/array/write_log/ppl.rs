@@ -14,8 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::io::Owner;
-use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
+use super::super::recording::Recorded;
 use super::LogIo;
 use super::unit::{Draft, Unit, drafts, holders};
 use crate::action::{Action, Compute, Outcome};
@@ -201,8 +201,8 @@ impl PartialParityLogs {
 
     /// Has this write wait until it is in the log, or need not be: no member holds the parity.
     /// False where a resync follows anyway.
-    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
-        if let Kind::Rebuild { targets, .. } = &job.kind {
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
+        if let Recorded::Rebuilt { targets } = recorded {
             return self.prepare(lane, index, targets);
         }
         // After a crash the kernel takes all of an array to fit whose logs tell of anything. Before
@@ -212,8 +212,8 @@ impl PartialParityLogs {
             self.begun = false;
             return false;
         }
-        let drafts = drafts(job, lane);
-        let mut holders = holders(job, lane);
+        let drafts = drafts(recorded, lane);
+        let mut holders = holders(recorded, lane);
         let first = if drafts.is_empty() { None } else { holders.next() };
         let Some(first) = first else {
             self.release(lane, index);
