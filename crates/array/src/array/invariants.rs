@@ -238,7 +238,12 @@ impl Waiting {
                 self.updates += 1;
                 self.pages += usize::from(page.is_some());
             }
-            Owner::Log(_) | Owner::Nobody => {}
+            Owner::PartialParity(_)
+            | Owner::Journal(_)
+            | Owner::Recovery(_)
+            | Owner::Loading(_)
+            | Owner::Overlay(_)
+            | Owner::Nobody => {}
         }
     }
 }

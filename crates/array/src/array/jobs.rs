@@ -288,7 +288,7 @@ impl Jobs {
                 Next::Read(which) => read(lane, job, index, which),
                 Next::Compute(compute) => {
                     has_read(lane, job);
-                    lane.issue_compute(compute, index);
+                    lane.issue_compute(compute, Owner::Job(index));
                 }
                 Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));

@@ -18,7 +18,7 @@ mod ring;
 mod unfinished;
 mod unit;
 
-pub(super) use overlay::{Overlay, Patched};
+pub(super) use overlay::Overlay;
 pub(super) use recovery::Recovery;
 pub(super) use unfinished::UnfinishedPage;
 
@@ -30,24 +30,9 @@ use super::recording::{Recorded, recorded_strips};
 use super::scratch::{PAGE_BYTES, Scratch};
 use crate::assemble::{Config, StartLog};
 use crate::plan::Place;
-use crate::{Buf, MemberId, Outcome};
+use crate::{Buf, MemberId};
 use journal::Journal;
 use ppl::PartialParityLogs;
-
-/// What a log has asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogIo {
-    /// The writing of what is recorded, on this member.
-    Unit(MemberId),
-    /// A computation for a part of that, by its number.
-    Entry(MemberId, u16),
-    /// A flush.
-    Flush,
-    /// A step of what is brought in place at the start.
-    Step(usize),
-    /// A part of a read of a read-only array.
-    Overlay(usize),
-}
 
 /// Memory for the log of an array with so many members, in bytes.
 pub(super) fn buffer_bytes(config: &Config) -> u64 {
@@ -189,15 +174,6 @@ impl WriteLog {
     pub(super) fn release(&mut self, lane: &mut Lane, batches: &[u64]) {
         if let Self::Journal(journal) = self {
             journal.release(lane, batches);
-        }
-    }
-
-    /// Something that the log has asked for is answered; what failed has made its member faulty.
-    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
-        match self {
-            Self::None => {}
-            Self::PartialParity(logs) => logs.answered(lane, io, outcome),
-            Self::Journal(journal) => journal.answered(lane, io, outcome),
         }
     }
 
