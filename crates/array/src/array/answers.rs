@@ -11,6 +11,7 @@ use super::io::Owner;
 use super::jobs::JobEvent;
 use super::mending::Unread;
 use super::requests::plain_error;
+use super::write_log::WriteLog;
 use crate::action::{Action, IoError, IoErrorKind, Outcome};
 use crate::events::Fault;
 use crate::keeper::{LaneReport, Tried};
@@ -39,7 +40,7 @@ impl Array {
                 (Ok(_), IoOp::Read { sector, buf }) => {
                     let sectors = u64::from(buf.len) / SECTOR_BYTES;
                     self.lane.report(LaneReport::Readable(id, sector, sectors));
-                    if !matches!(entry.owner, Owner::Log(_))
+                    if !entry.owner.is_log()
                         && self.logging.overlay.apply(
                             &mut self.lane,
                             (entry.owner, id, op),
@@ -121,7 +122,7 @@ impl Array {
 
     /// Tells who asked for an I/O how it went.
     fn tell_owner(&mut self, owner: Owner, failed: Option<Failed>, outcome: Option<Outcome>) {
-        let Self { lane, requests, jobs, .. } = self;
+        let Self { lane, requests, jobs, logging, .. } = self;
         match owner {
             Owner::PlainRead(read) => {
                 requests.plain_read_done(lane, jobs, read, failed.map(|f| (f.0, f.2)));
@@ -136,11 +137,30 @@ impl Array {
                 self.follow(event);
             }
             Owner::Meta { page } => self.meta_io_done(page),
-            Owner::Log(io) => {
-                let failed = failed.map(|(_, op, _)| op);
-                let read = self.logging.answered(&mut self.lane, io, failed, outcome);
+            Owner::PartialParity(io) => {
+                if let WriteLog::PartialParity(logs) = &mut logging.log {
+                    logs.answered(lane, io, outcome);
+                }
                 self.carry_out();
-                if let Some(((owner, id, op), failed)) = read {
+            }
+            Owner::Journal(io) => {
+                if let WriteLog::Journal(journal) = &mut logging.log {
+                    journal.answered(lane, io, outcome);
+                }
+                self.carry_out();
+            }
+            Owner::Recovery(io) => {
+                logging.recovery_answered(lane, io, failed.map(|(_, op, _)| op), outcome);
+                self.carry_out();
+            }
+            Owner::Loading(page) => {
+                logging.page_loaded(lane, page, outcome.is_some());
+                self.carry_out();
+            }
+            Owner::Overlay(read) => {
+                let complete = logging.overlay.answered(read, outcome.is_some());
+                self.carry_out();
+                if let Some(((owner, id, op), failed)) = complete {
                     let failed = failed.then_some((id, op, IoError::MEDIUM));
                     let outcome = failed.is_none().then_some(Outcome::Done);
                     self.tell_owner(owner, failed, outcome);

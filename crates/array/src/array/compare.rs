@@ -6,7 +6,7 @@
 //! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
 //! says.
 
-use super::job::{Compared, Job, Kind};
+use super::job::{Compared, Job, Kind, too_high_to_tell};
 use super::planning::Planner;
 use crate::action::Checked;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
@@ -25,6 +25,27 @@ pub(super) enum Step {
     /// This makes it readable again; then it is to be compared. What of it parity alone tells,
     /// which may not fit.
     MendFirst(Plan, Vec<Unread>),
+}
+
+impl Step {
+    /// Begins the comparison of a job with this step.
+    pub(super) fn begin(self, job: &mut Job) -> Plan {
+        job.incomplete = matches!(self, Self::MendFirst(..));
+        job.alone = matches!(self, Self::Alone);
+        job.compared = None;
+        match self {
+            Self::Compare(plan, compared) => {
+                job.compared = Some(compared);
+                plan
+            }
+            Self::Write(plan) => plan,
+            Self::MendFirst(plan, trusted) => {
+                job.trusted = trusted;
+                plan
+            }
+            Self::Alone => Plan::default(),
+        }
+    }
 }
 
 /// Cannot be done as asked, but perhaps block by block.
@@ -283,9 +304,4 @@ fn vouch(
 /// Something in a unit cannot be read, and it may be as little as a block of it.
 fn too_high<'a>(unit: Unit, mut strips: impl Iterator<Item = &'a RoleView>) -> bool {
     too_high_to_tell(unit) && strips.any(|strip| strip.unreadable.is_some())
-}
-
-/// Is there more in a unit than is judged at once?
-pub(super) fn too_high_to_tell(unit: Unit) -> bool {
-    u64::from(unit.sectors) > BLOCK_SECTORS
 }

@@ -3,8 +3,8 @@
 use super::job::{Job, Kind};
 use super::jobs::Jobs;
 use super::lane::Lane;
+use super::recording::Way;
 use super::starting::{Excepted, Logging};
-use super::write_log::Way;
 use crate::keeper::LaneReport;
 use crate::{Instant, RequestError};
 

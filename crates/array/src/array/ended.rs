@@ -8,7 +8,7 @@ use super::compare::Mismatch;
 use super::job::{Job, Kind};
 use super::jobs::JobEvent;
 use super::mending::Unread;
-use super::write_log::Way;
+use super::recording::Way;
 use crate::action::Action;
 use crate::events::ArrayEvent;
 use crate::keeper::{LaneReport, Unit};
@@ -29,8 +29,10 @@ impl Array {
                     self.jobs.repair(&mut self.lane, index, plan)
                 }
                 JobEvent::Record(index) => {
-                    let job = self.jobs.get(index);
-                    let waits = self.logging.log.record(&mut self.lane, index, job);
+                    let recorded = self.jobs.get(index).recorded(self.lane.log);
+                    let waits = recorded.is_some_and(|recorded| {
+                        self.logging.log.record(&mut self.lane, index, recorded)
+                    });
                     if waits { None } else { self.jobs.write(&mut self.lane, index) }
                 }
                 JobEvent::Destaged(index) => {

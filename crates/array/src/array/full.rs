@@ -4,7 +4,7 @@
 
 use super::io::Owner;
 use super::lane::Lane;
-use super::write_log::LogKind;
+use super::recording::LogKind;
 use crate::{Instant, IoOp, MemberId};
 
 const AGAIN_MS: u64 = 1_000;
@@ -37,10 +37,11 @@ impl PutOffs {
 /// Must this be written, or a member be called faulty?
 pub(super) fn must_land(lane: &Lane, owner: Owner) -> bool {
     match owner {
-        Owner::Meta { .. } | Owner::Log(_) => true,
+        Owner::Meta { .. } => true,
+        _ if owner.is_log() => true,
         // A log tells that it is in place, or will be.
         Owner::Job(_) if lane.log != LogKind::None => true,
         Owner::Job(_) => lane.map.has_parity() && lane.keeper().members().degraded() > 0,
-        Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
+        _ => false,
     }
 }

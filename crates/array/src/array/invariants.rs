@@ -7,9 +7,10 @@ use super::job::{Job, Kind, Stage};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::Map;
+use super::recording::Way;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use super::write_log::{Way, WriteLog};
+use super::write_log::WriteLog;
 use crate::Machine;
 use crate::keeper::Carried;
 
@@ -237,7 +238,12 @@ impl Waiting {
                 self.updates += 1;
                 self.pages += usize::from(page.is_some());
             }
-            Owner::Log(_) | Owner::Nobody => {}
+            Owner::PartialParity(_)
+            | Owner::Journal(_)
+            | Owner::Recovery(_)
+            | Owner::Loading(_)
+            | Owner::Overlay(_)
+            | Owner::Nobody => {}
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use super::write_log::LogIo;
 use crate::{Buf, IoId, IoOp, MemberId};
 
 /// Who gets the answer.
@@ -18,10 +17,69 @@ pub(crate) enum Owner {
     Job(usize),
     /// The keeper's running update; the page it was written from.
     Meta { page: Option<u64> },
-    /// The log of writes.
-    Log(LogIo),
+    /// The partial parity logs.
+    PartialParity(PartialParityIo),
+    /// The journal.
+    Journal(JournalIo),
+    /// What is brought in place when the array starts.
+    Recovery(RecoveryIo),
+    /// A page that is read from the journal into the memory for dirty pages, by its number.
+    Loading(usize),
+    /// A part of a read of a read-only array, by the number of the read.
+    Overlay(usize),
     /// It was given up; what was in flight for is told already.
     Nobody,
+}
+
+impl Owner {
+    /// Is it the log of writes, or what brings in place or lays over what a log told?
+    pub(crate) const fn is_log(self) -> bool {
+        match self {
+            Self::PartialParity(_)
+            | Self::Journal(_)
+            | Self::Recovery(_)
+            | Self::Loading(_)
+            | Self::Overlay(_) => true,
+            Self::PlainRead(_)
+            | Self::Plain { .. }
+            | Self::Job(_)
+            | Self::Meta { .. }
+            | Self::Nobody => false,
+        }
+    }
+}
+
+/// What partial parity logs ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartialParityIo {
+    /// The writing of a unit, or the clearing of its area, on this member.
+    Unit(MemberId),
+    /// A sum or checksum of an entry of that unit, by its number.
+    Entry(MemberId, u16),
+    /// A flush of one member.
+    Flush,
+}
+
+/// What a journal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JournalIo {
+    /// A page that was recorded without parity is read, to be recorded anew.
+    Read,
+    /// Blocks or pages are written.
+    Write,
+    /// The checksum of a page of the batch, by its number.
+    Sum(u16),
+    /// A flush of the journal's device.
+    Flush,
+}
+
+/// What a recovery asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecoveryIo {
+    /// I/O or a computation of a step, by its number.
+    Step(usize),
+    /// A flush of one member.
+    Flush,
 }
 
 /// A piece of a read, as needed to try it again elsewhere.

@@ -8,17 +8,16 @@
 //!                                    └─ a read failed: plan again without that member
 //! ```
 
-use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
+use super::recording::{LogKind, Recorded, Way, recorded_strips};
 use super::scratch::{PAGE_BYTES, UNIT_BYTES};
-use super::write_log::{LogKind, Way, recorded_strips};
 use crate::code::Answers;
 use crate::events::Fault;
-use crate::keeper::{Fix, Unit, Unread};
+use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
-use crate::plan::{Plan, RoleView, Run, Strips, Taken};
+use crate::plan::{RoleView, Run, Strips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
 
 /// What a job is for.
@@ -203,14 +202,21 @@ impl Job {
         )
     }
 
-    /// Is the log to know of it before it writes?
-    pub(super) const fn is_for_log(&self, log: LogKind) -> bool {
-        match log {
-            LogKind::None => false,
-            LogKind::PartialParity => {
-                self.writes_data() || matches!(self.kind, Kind::Rebuild { .. })
+    /// What of it this log is to have before it is carried out.
+    pub(super) fn recorded(&self, log: LogKind) -> Option<Recorded<'_>> {
+        match (log, &self.kind) {
+            (LogKind::PartialParity | LogKind::Journal, Kind::Write { unit, segments, .. }) => {
+                let segments = self.whole_blocks.as_ref().unwrap_or(segments);
+                let sums = &self.run.plan().sums;
+                Some(Recorded::Write { start: unit.start, segments, sums, way: &self.way })
             }
-            LogKind::Journal => self.writes_data(),
+            (LogKind::PartialParity | LogKind::Journal, &Kind::ZeroStripes { start, end, .. }) => {
+                Some(Recorded::Zeroes { start, end })
+            }
+            (LogKind::PartialParity, Kind::Rebuild { targets, .. }) => {
+                Some(Recorded::Rebuilt { targets })
+            }
+            _ => None,
         }
     }
 
@@ -232,25 +238,6 @@ impl Job {
         }
     }
 
-    /// A comparison begins by this step.
-    pub(super) fn begin_check(&mut self, step: Step) -> Plan {
-        self.incomplete = matches!(step, Step::MendFirst(..));
-        self.alone = matches!(step, Step::Alone);
-        self.compared = None;
-        match step {
-            Step::Compare(plan, compared) => {
-                self.compared = Some(compared);
-                plan
-            }
-            Step::Write(plan) => plan,
-            Step::MendFirst(plan, trusted) => {
-                self.trusted = trusted;
-                plan
-            }
-            Step::Alone => Plan::default(),
-        }
-    }
-
     /// Is this a read into the buffer of a request?
     pub(super) fn reads_into(&self, op: IoOp) -> bool {
         match (&self.kind, op) {
@@ -268,4 +255,9 @@ impl Job {
             _ => 0,
         }
     }
+}
+
+/// Is there more in a unit than is judged at once?
+pub(super) fn too_high_to_tell(unit: Unit) -> bool {
+    u64::from(unit.sectors) > BLOCK_SECTORS
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::io::Owner;
 use super::job::{Job, Kind};
 use super::lane::Lane;
-use super::write_log::LogKind;
+use super::recording::LogKind;
 use crate::keeper::Unit;
 use crate::plan::{MemberIo, Rows, copied};
 use crate::{IoOp, Outcome, SECTOR_BYTES};
@@ -50,7 +50,7 @@ fn read_of_unit(lane: &mut Lane, job: &mut Job, index: usize, unit: Unit, io: Me
     {
         let key = (unit.start, member);
         if let Some(kept) = lane.cache.find(index, key, rows) {
-            return lane.issue_compute(copied(kept, buf), index);
+            return lane.issue_compute(copied(kept, buf), Owner::Job(index));
         }
         let is_whole = lane.keeper().members().degraded() == 0 && !lane.keeper().doubts_any();
         let rest = if job.in_stream && is_whole { unit.sectors } else { rows.end };
@@ -104,7 +104,7 @@ fn keep_written(lane: &mut Lane, job: &mut Job, index: usize, unit: Unit, io: Me
     let new = is_kept(lane, job) && job.run.has_read();
     if let Some(to) = lane.cache.keep(&mut lane.pool, index, key, rows, new) {
         job.run.one_more();
-        lane.issue_compute(copied(buf, to), index);
+        lane.issue_compute(copied(buf, to), Owner::Job(index));
     }
 }
 

@@ -12,11 +12,12 @@ use super::job_io::{has_read, read, write};
 use super::lane::Lane;
 use super::locks::Locks;
 use super::map::Map;
-use super::write_log::{LogKind, Way, is_consecutive};
+use super::recording::{LogKind, Way, is_consecutive};
+use super::spare::Spare;
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{Next, Plan, RoleView, Run, Stage as RunStage};
+use crate::plan::{Next, Plan, Run, Stage as RunStage};
 use crate::{Instant, MemberId, RequestError};
 
 /// What the array is to do about a job.
@@ -56,51 +57,6 @@ pub(super) struct Jobs {
     /// What was found out about the codes of stripes.
     answers: Answers,
     spare: Spare,
-}
-
-/// The memory of writes that are done with, for the next ones.
-#[derive(Debug, Default)]
-pub(super) struct Spare {
-    plans: Vec<Plan>,
-    cells: Vec<RoleView>,
-    segments: Vec<Vec<Segment>>,
-    requests: Vec<Vec<usize>>,
-}
-
-impl Spare {
-    /// An empty plan.
-    pub(super) fn plan(&mut self) -> Plan {
-        self.plans.pop().unwrap_or_default()
-    }
-
-    /// No cells of a stripe.
-    pub(super) fn cells(&mut self) -> Vec<RoleView> {
-        std::mem::take(&mut self.cells)
-    }
-
-    /// Of a stripe for which all is planned.
-    pub(super) fn keep_cells(&mut self, mut cells: Vec<RoleView>) {
-        cells.clear();
-        self.cells = cells;
-    }
-
-    /// A write of this unit, of nothing yet. Its lists come back when it is [kept](Self::keep).
-    fn write(&mut self, unit: Unit) -> Kind {
-        let segments = self.segments.pop().unwrap_or_default();
-        let requests = self.requests.pop().unwrap_or_default();
-        Kind::Write { unit, segments, requests }
-    }
-
-    /// Of a write that is over.
-    fn keep(&mut self, job: Job) {
-        self.plans.push(job.run.into_plan().cleared());
-        if let Kind::Write { mut segments, mut requests, .. } = job.kind {
-            segments.clear();
-            self.segments.push(segments);
-            requests.clear();
-            self.requests.push(requests);
-        }
-    }
 }
 
 impl Jobs {
@@ -307,7 +263,7 @@ impl Jobs {
         let planned = if lane.keeper().has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             Err(RequestError::Failed)
         } else if matches!(job.kind, Kind::Check { .. }) {
-            planner.check(job, &mut taken).map(|step| job.begin_check(step))
+            planner.check(job, &mut taken).map(|step| step.begin(job))
         } else {
             planner.plan(job, &mut taken, &mut self.spare, lane.pool.zero, lane.log)
         };
@@ -332,12 +288,12 @@ impl Jobs {
                 Next::Read(which) => read(lane, job, index, which),
                 Next::Compute(compute) => {
                     has_read(lane, job);
-                    lane.issue_compute(compute, index);
+                    lane.issue_compute(compute, Owner::Job(index));
                 }
                 Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
-                Next::Write if job.is_for_log(lane.log) => {
+                Next::Write if job.recorded(lane.log).is_some() => {
                     job.stage = Stage::Recording;
                     return Some(JobEvent::Record(index));
                 }

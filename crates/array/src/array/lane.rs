@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 
+use super::dirty::DirtyPages;
 use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
+use super::recording::LogKind;
 use super::scratch::Pool;
 use super::stripe_cache::StripeCache;
-use super::write_log::{DirtyPages, LogIo, LogKind};
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::plan::Strips;
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
@@ -133,14 +134,8 @@ impl Lane {
     }
 
     /// Hands one computation to the executor.
-    pub(super) fn issue_compute(&mut self, compute: Compute, job: usize) {
-        let io = self.ios.insert(Owner::Job(job), None);
-        self.actions.push_back(Action::Compute { io, compute });
-    }
-
-    /// The same, for the log of writes.
-    pub(super) fn issue_log_compute(&mut self, compute: Compute, log_io: LogIo) {
-        let io = self.ios.insert(Owner::Log(log_io), None);
+    pub(super) fn issue_compute(&mut self, compute: Compute, owner: Owner) {
+        let io = self.ios.insert(owner, None);
         self.actions.push_back(Action::Compute { io, compute });
     }
 }

@@ -13,6 +13,7 @@ mod answers;
 mod carry_out;
 mod compare;
 mod destage;
+mod dirty;
 mod ended;
 mod full;
 mod invariants;
@@ -25,9 +26,11 @@ mod locks;
 mod map;
 mod mending;
 mod planning;
+mod recording;
 mod requests;
 mod scratch;
 mod space;
+mod spare;
 mod starting;
 mod stripe_cache;
 #[cfg(test)]
@@ -56,11 +59,12 @@ use jobs::Jobs;
 use lane::Lane;
 use map::Map;
 use mending::Mending;
+use recording::recorded_strips;
 use requests::Requests;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
 use space::Space;
 use starting::Logging;
-use write_log::{buffer_bytes, recorded_strips};
+use write_log::buffer_bytes;
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;

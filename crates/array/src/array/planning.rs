@@ -1,11 +1,12 @@
 //! From a job to its plan: the geometry says where the strips lie, the member table who can be
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
+use super::dirty::DirtyPages;
 use super::job::{Job, Kind};
-use super::jobs::Spare;
 use super::map::Map;
+use super::recording::{LeftPage, LogKind, Way};
 use super::scratch::PAGE_BYTES;
-use super::write_log::{DirtyPages, LeftPage, LogKind, Way};
+use super::spare::Spare;
 use crate::action::Compute;
 use crate::code::Cell;
 use crate::keeper::{KeeperView, Unit};

@@ -10,7 +10,7 @@ use super::io::{Owner, PlainRead};
 use super::job::{Job, Kind};
 use super::jobs::Jobs;
 use super::lane::Lane;
-use super::write_log::LogKind;
+use super::recording::LogKind;
 use crate::action::{Action, IoError, IoErrorKind};
 use crate::keeper::{BLOCK_SECTORS, KeeperView, LaneReport, Unit};
 use crate::plan::Rows;

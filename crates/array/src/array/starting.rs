@@ -5,14 +5,13 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use super::io::Owner;
+use super::io::{Owner, RecoveryIo};
 use super::jobs::Jobs;
 use super::lane::Lane;
+use super::recording::{LeftPage, LogKind};
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
-use super::write_log::{
-    self, LeftPage, LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog,
-};
+use super::write_log::{self, Overlay, Recovery, UnfinishedPage, WriteLog};
 use crate::action::Action;
 use crate::assemble::StartLog;
 use crate::keeper::LaneReport;
@@ -74,9 +73,9 @@ impl Loading {
             };
             let Some(page) = self.waiting.pop_front() else { break };
             let left = LeftPage::of(&lane.map, page.sector, buf);
-            let step = self.reading.insert((page, left));
+            let number = self.reading.insert((page, left));
             let op = IoOp::Read { sector: page.place.sector, buf };
-            lane.issue(page.place.member, op, Owner::Log(LogIo::Step(step)));
+            lane.issue(page.place.member, op, Owner::Loading(number));
         }
         true
     }
@@ -222,44 +221,37 @@ impl Logging {
         Ok(())
     }
 
-    /// Something that the log has asked for is answered; `failed`: what failed. Returned is the
-    /// read of a member that is complete by that, and whether it failed.
-    pub(super) fn answered(
+    /// Takes in an answer for what is brought in place; `failed`: what failed.
+    pub(super) fn recovery_answered(
         &mut self,
         lane: &mut Lane,
-        io: LogIo,
+        io: RecoveryIo,
         failed: Option<IoOp>,
         outcome: Option<Outcome>,
-    ) -> Option<(Patched, bool)> {
-        match (io, &mut self.starting) {
-            (LogIo::Overlay(index), _) => self.overlay.answered(index, outcome.is_some()),
-            (io, Some(Starting::Recovering(recovery))) => {
-                recovery.answered(lane, io, failed, outcome);
-                None
-            }
-            (LogIo::Step(step), Some(Starting::Loading(loading))) => {
-                let (page, left) = loading.reading.remove(step);
-                loading.failed |= outcome.is_none();
-                let batch = outcome.is_some().then_some(page.batch);
-                let now = lane.keeper().now();
-                let (replaced, first) = lane.dirty.insert(vec![left], batch, now);
-                if first && !lane.keeper().is_read_only() {
-                    let (start, end) = left.unit_rows(&lane.map);
-                    lane.begin_write(start, end);
-                }
-                self.log.release(lane, &replaced);
-                None
-            }
-            (io, _) => {
-                self.log.answered(lane, io, outcome);
-                None
-            }
+    ) {
+        if let Some(Starting::Recovering(recovery)) = &mut self.starting {
+            recovery.answered(lane, io, failed, outcome);
         }
+    }
+
+    /// A page of the journal is in memory, or could not be read.
+    pub(super) fn page_loaded(&mut self, lane: &mut Lane, page: usize, ok: bool) {
+        let Some(Starting::Loading(loading)) = &mut self.starting else { return };
+        let (page, left) = loading.reading.remove(page);
+        loading.failed |= !ok;
+        let batch = ok.then_some(page.batch);
+        let now = lane.keeper().now();
+        let (replaced, first) = lane.dirty.insert(vec![left], batch, now);
+        if first && !lane.keeper().is_read_only() {
+            let (start, end) = left.unit_rows(&lane.map);
+            lane.begin_write(start, end);
+        }
+        self.log.release(lane, &replaced);
     }
 
     /// The bytes that the start has asked for.
     pub(super) fn loaded(&mut self, lane: &mut Lane, owner: Owner, bytes: Vec<u8>) {
-        if let (Owner::Log(LogIo::Step(step)), Some(Starting::Recovering(recovery))) =
+        if let (Owner::Recovery(RecoveryIo::Step(step)), Some(Starting::Recovering(recovery))) =
             (owner, &mut self.starting)
         {
             recovery.loaded(lane, &mut self.overlay, step, bytes);

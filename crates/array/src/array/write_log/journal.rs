@@ -14,13 +14,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::io::Owner;
-use super::super::job::Job;
+use super::super::io::{JournalIo, Owner};
 use super::super::lane::Lane;
+use super::super::recording::{Recorded, Way};
 use super::record::{Records, Waiting, records};
 use super::ring::{Batches, Ring};
 use super::unfinished::Unfinished;
-use super::{LogIo, Way};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
@@ -127,7 +126,7 @@ impl Journal {
         let buf = self.pages[0];
         lane.actions.push_back(Action::Store { buf, bytes: block.encode(self.set_uuid) });
         let op = IoOp::Write { sector: start + position, buf, fua: true, fill: false };
-        lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+        lane.issue(member, op, Owner::Journal(JournalIo::Write));
     }
 
     /// Names the memory for blocks while none is being written.
@@ -182,14 +181,15 @@ impl Journal {
     }
 
     /// Has this write wait until it is in the journal. False where it changes nothing.
-    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
-        let records = records(job, lane);
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
+        let Recorded::Write { way, .. } = recorded else { return false };
+        let records = records(recorded, lane);
         if records.is_empty() {
             return false;
         }
-        let waiting = Waiting { job: index, records, kept_for: job.way != Way::Through };
+        let waiting = Waiting { job: index, records, kept_for: *way != Way::Through };
         // What room is kept for makes the room that others wait for: it goes before them.
-        let before = match job.way {
+        let before = match way {
             Way::Destage => 0,
             Way::Back(_) => self.waiting.iter().take_while(|other| other.kept_for).count(),
             Way::Through => self.waiting.len(),
@@ -282,7 +282,12 @@ impl Journal {
     }
 
     /// Something that the journal has asked for is answered; what failed has made it faulty.
-    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
+    pub(in super::super) fn answered(
+        &mut self,
+        lane: &mut Lane,
+        io: JournalIo,
+        outcome: Option<Outcome>,
+    ) {
         match (&mut self.state, io) {
             (State::Moving(_), _) if outcome.is_none() => {
                 // What was acknowledged cannot be read.
@@ -294,7 +299,7 @@ impl Journal {
                     self.record_moved(lane);
                 }
             }
-            (State::Summing(left), LogIo::Entry(_, page)) => {
+            (State::Summing(left), JournalIo::Sum(page)) => {
                 if let Some(Outcome::Crc(crc)) = outcome {
                     self.current.note_crc(page, page_crc(crc));
                 }
@@ -373,7 +378,7 @@ impl Journal {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
         self.state = State::Summing(sums.len());
         for (page, sum) in (0..).zip(sums) {
-            lane.issue_log_compute(sum, LogIo::Entry(self.ring.member, page));
+            lane.issue_compute(sum, Owner::Journal(JournalIo::Sum(page)));
         }
     }
 
@@ -393,7 +398,7 @@ impl Journal {
         self.state = State::Recording(writes.len());
         for (position, buf) in writes {
             let op = IoOp::Write { sector: start + position, buf, fua: false, fill: false };
-            lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+            lane.issue(member, op, Owner::Journal(JournalIo::Write));
         }
     }
 
@@ -403,7 +408,7 @@ impl Journal {
             return self.fail();
         }
         self.state = State::Flushing;
-        lane.issue(member, IoOp::Flush, Owner::Log(LogIo::Flush));
+        lane.issue(member, IoOp::Flush, Owner::Journal(JournalIo::Flush));
     }
 
     fn batch_recorded(&mut self, lane: &mut Lane) {

@@ -5,12 +5,10 @@
 //! - `ppl` are the partial parity logs of RAID 5, with what they record at once as `unit`.
 //! - `journal` is the ring on a device of its own: what it records at once is in `record`, what
 //!   counts of it in `ring`, and `unfinished` is what an array left in it without parity.
-//! - `dirty` are the pages that a journal has which writes back, and which are not in place.
 //! - `recovery` brings what a log tells in place when an array starts; of a read-only array it is
 //!   laid over what members hold, as `overlay`.
 
 mod change;
-mod dirty;
 mod journal;
 mod overlay;
 mod ppl;
@@ -20,65 +18,21 @@ mod ring;
 mod unfinished;
 mod unit;
 
-pub(super) use change::is_consecutive;
-pub(super) use dirty::{DirtyPages, LeftPage, Way};
-pub(super) use overlay::{Overlay, Patched};
+pub(super) use overlay::Overlay;
 pub(super) use recovery::Recovery;
 pub(super) use unfinished::UnfinishedPage;
 
 use std::collections::VecDeque;
 
-use super::job::Job;
+use super::dirty::{self, DirtyPages};
 use super::lane::Lane;
+use super::recording::{Recorded, recorded_strips};
 use super::scratch::{PAGE_BYTES, Scratch};
 use crate::assemble::{Config, StartLog};
 use crate::plan::Place;
-use crate::{Buf, MemberId, Outcome};
+use crate::{Buf, MemberId};
 use journal::Journal;
 use ppl::PartialParityLogs;
-
-/// What a log has asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogIo {
-    /// The writing of what is recorded, on this member.
-    Unit(MemberId),
-    /// A computation for a part of that, by its number.
-    Entry(MemberId, u16),
-    /// A flush.
-    Flush,
-    /// A step of what is brought in place at the start.
-    Step(usize),
-    /// A part of a read of a read-only array.
-    Overlay(usize),
-}
-
-/// What a log asks of writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LogKind {
-    /// There is none.
-    #[default]
-    None,
-    /// In each row neighbouring strips are changed.
-    PartialParity,
-    /// Whole blocks of 4 KiB are changed.
-    Journal,
-}
-
-impl LogKind {
-    pub(super) const fn of(log: &StartLog) -> Self {
-        match log {
-            StartLog::None => Self::None,
-            StartLog::PartialParity { .. } => Self::PartialParity,
-            StartLog::Journal { .. } => Self::Journal,
-        }
-    }
-}
-
-/// Strips of scratch that a write takes which a journal records, in an array with so many roles.
-/// Parts of blocks are made whole: what is read for that has strips of its own.
-pub(super) const fn recorded_strips(roles: usize) -> usize {
-    3 * roles
-}
 
 /// Memory for the log of an array with so many members, in bytes.
 pub(super) fn buffer_bytes(config: &Config) -> u64 {
@@ -191,11 +145,11 @@ impl WriteLog {
     }
 
     /// Has this write wait until it is recorded. False where that is not needed.
-    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
         match self {
             Self::None => false,
-            Self::PartialParity(logs) => logs.record(lane, index, job),
-            Self::Journal(journal) => journal.record(lane, index, job),
+            Self::PartialParity(logs) => logs.record(lane, index, recorded),
+            Self::Journal(journal) => journal.record(lane, index, recorded),
         }
     }
 
@@ -220,15 +174,6 @@ impl WriteLog {
     pub(super) fn release(&mut self, lane: &mut Lane, batches: &[u64]) {
         if let Self::Journal(journal) = self {
             journal.release(lane, batches);
-        }
-    }
-
-    /// Something that the log has asked for is answered; what failed has made its member faulty.
-    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
-        match self {
-            Self::None => {}
-            Self::PartialParity(logs) => logs.answered(lane, io, outcome),
-            Self::Journal(journal) => journal.answered(lane, io, outcome),
         }
     }
 

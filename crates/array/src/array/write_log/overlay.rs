@@ -7,7 +7,6 @@ use slab::Slab;
 
 use super::super::io::Owner;
 use super::super::lane::Lane;
-use super::LogIo;
 use crate::action::Action;
 use crate::plan::Place;
 use crate::{Buf, IoOp, MemberId, SECTOR_BYTES};
@@ -93,7 +92,7 @@ impl Overlay {
         }
         let index = self.reads.insert(Reading { read, left: reads.len(), failed: false });
         for (member, op) in reads {
-            lane.issue(member, op, Owner::Log(LogIo::Overlay(index)));
+            lane.issue(member, op, Owner::Overlay(index));
         }
         true
     }

@@ -13,10 +13,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::super::io::Owner;
-use super::super::job::{Job, Kind};
+use super::super::io::{Owner, PartialParityIo};
 use super::super::lane::Lane;
-use super::LogIo;
+use super::super::recording::Recorded;
 use super::unit::{Draft, Unit, drafts, holders};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::ppl::{HEADER_BYTES, PplArea, PplHeader};
@@ -168,7 +167,7 @@ impl PartialParityLogs {
         self.logs.insert(id, log);
         match generation {
             Some(_) => self.write_unit(lane, id, State::Emptying),
-            None => lane.issue(id, clear, Owner::Log(LogIo::Unit(id))),
+            None => lane.issue(id, clear, Owner::PartialParity(PartialParityIo::Unit(id))),
         }
     }
 
@@ -201,8 +200,8 @@ impl PartialParityLogs {
 
     /// Has this write wait until it is in the log, or need not be: no member holds the parity.
     /// False where a resync follows anyway.
-    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
-        if let Kind::Rebuild { targets, .. } = &job.kind {
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
+        if let Recorded::Rebuilt { targets } = recorded {
             return self.prepare(lane, index, targets);
         }
         // After a crash the kernel takes all of an array to fit whose logs tell of anything. Before
@@ -212,8 +211,8 @@ impl PartialParityLogs {
             self.begun = false;
             return false;
         }
-        let drafts = drafts(job, lane);
-        let mut holders = holders(job, lane);
+        let drafts = drafts(recorded, lane);
+        let mut holders = holders(recorded, lane);
         let first = if drafts.is_empty() { None } else { holders.next() };
         let Some(first) = first else {
             self.release(lane, index);
@@ -346,17 +345,21 @@ impl PartialParityLogs {
     }
 
     /// Something that a log has asked for is answered; what failed has made its member faulty.
-    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
+    pub(in super::super) fn answered(
+        &mut self,
+        lane: &mut Lane,
+        io: PartialParityIo,
+        outcome: Option<Outcome>,
+    ) {
         match io {
-            LogIo::Unit(id) => self.unit_answered(lane, id),
-            LogIo::Entry(id, entry) => self.entry_answered(lane, id, entry, outcome),
-            LogIo::Flush => {
+            PartialParityIo::Unit(id) => self.unit_answered(lane, id),
+            PartialParityIo::Entry(id, entry) => self.entry_answered(lane, id, entry, outcome),
+            PartialParityIo::Flush => {
                 self.flushing -= 1;
                 if self.flushing == 0 {
                     self.flushed(lane);
                 }
             }
-            LogIo::Step(_) | LogIo::Overlay(_) => {}
         }
         self.use_memory(lane);
     }
@@ -397,7 +400,7 @@ impl PartialParityLogs {
             _ => {
                 let inputs = log.unit.output(log.buffer, entry).into_iter().collect();
                 let crc = Compute::Crc { before: 0, inputs };
-                lane.issue_log_compute(crc, LogIo::Entry(id, entry));
+                lane.issue_compute(crc, Owner::PartialParity(PartialParityIo::Entry(id, entry)));
             }
         }
         if *left == 0 {
@@ -450,7 +453,7 @@ impl PartialParityLogs {
             return self.write_unit(lane, id, State::Recording);
         }
         for (entry, sum) in sums {
-            lane.issue_log_compute(sum, LogIo::Entry(id, entry));
+            lane.issue_compute(sum, Owner::PartialParity(PartialParityIo::Entry(id, entry)));
         }
     }
 
@@ -475,7 +478,7 @@ impl PartialParityLogs {
         log.state = state;
         let fua = !crate::broken("log-before-data");
         let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua, fill: false };
-        lane.issue(id, op, Owner::Log(LogIo::Unit(id)));
+        lane.issue(id, op, Owner::PartialParity(PartialParityIo::Unit(id)));
     }
 
     /// Flushes all members, for all logs whose units are in place.
@@ -487,7 +490,7 @@ impl PartialParityLogs {
         self.flushing = members.len();
         self.covers_all = self.unrecorded.is_empty();
         for id in members {
-            lane.issue(id, IoOp::Flush, Owner::Log(LogIo::Flush));
+            lane.issue(id, IoOp::Flush, Owner::PartialParity(PartialParityIo::Flush));
         }
     }
 

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
+use super::super::recording::{LeftPage, Recorded, Way};
 use super::change::{Contents, changes};
-use super::dirty::{LeftPage, Way};
 use super::ring::Ring;
 use crate::action::Compute;
 use crate::format::journal::page_crc_seed;
@@ -46,12 +45,9 @@ pub(super) struct Waiting {
 }
 
 /// The records of a write; none where it is no write of stripes.
-pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
-    let start = match &job.kind {
-        Kind::Write { unit, .. } => unit.start,
-        _ => return Vec::new(),
-    };
-    if let Way::Back(pages) = &job.way {
+pub(super) fn records(recorded: Recorded<'_>, lane: &Lane) -> Vec<Record> {
+    let Recorded::Write { start, way, .. } = recorded else { return Vec::new() };
+    if let Way::Back(pages) = way {
         let data = |page: &LeftPage| Record {
             place: Place::Data(page.sector(&lane.map)),
             pages: vec![page.buf],
@@ -63,13 +59,13 @@ pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
         Contents::Buf(buf) => buf.slice(number * BLOCK_BYTES, BLOCK_BYTES),
         Contents::Zeroes => zero,
     };
-    let changes = changes(job, &lane.map);
+    let changes = changes(recorded, &lane.map);
     let mut records = Vec::new();
     let mut sums = Vec::new();
     for change in &changes {
         let row = start + u64::from(change.rows.start);
         let pages = change.rows.sectors() / BLOCK_SECTORS as u32;
-        let data = if job.way == Way::Destage { &[] } else { change.data.as_slice() };
+        let data = if *way == Way::Destage { &[] } else { change.data.as_slice() };
         for (strip, buf) in data {
             let sector = lane.map.data_sector(row, *strip);
             let contents = buf.map_or(Contents::Zeroes, Contents::Buf);
@@ -81,7 +77,7 @@ pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
         // Sums of rows without recorded data tell of nothing.
         let tells = |number: &u32| {
             let row = change.rows.start + number * BLOCK_SECTORS as u32;
-            job.way != Way::Destage || lane.dirty.has_row(start, row)
+            *way != Way::Destage || lane.dirty.has_row(start, row)
         };
         sums.extend((0..pages).filter(tells).map(|number| Record {
             place: Place::Sums(row + u64::from(number) * BLOCK_SECTORS),

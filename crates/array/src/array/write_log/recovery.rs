@@ -12,9 +12,8 @@
 use slab::Slab;
 use smallvec::smallvec;
 
-use super::super::io::Owner;
+use super::super::io::{Owner, RecoveryIo};
 use super::super::lane::Lane;
-use super::LogIo;
 use super::overlay::{Overlay, Patch};
 use crate::action::{Action, Compute, Inputs, Outcome};
 use crate::assemble::StartLog;
@@ -145,12 +144,12 @@ impl Recovery {
     pub(in super::super) fn answered(
         &mut self,
         lane: &mut Lane,
-        io: LogIo,
+        io: RecoveryIo,
         op: Option<IoOp>,
         outcome: Option<Outcome>,
     ) {
         match (io, &mut self.stage) {
-            (LogIo::Step(step), _) => {
+            (RecoveryIo::Step(step), _) => {
                 if outcome.is_none() && matches!(op, Some(IoOp::Read { .. })) {
                     // Parity is not made anew, or something that was acknowledged is lost.
                     self.closes = false;
@@ -159,7 +158,7 @@ impl Recovery {
                 self.steps[step].run.answered(outcome.unwrap_or(Outcome::Done));
                 self.go_on(lane, step);
             }
-            (LogIo::Flush, Stage::Flushing(left)) => {
+            (RecoveryIo::Flush, Stage::Flushing(left)) => {
                 *left -= 1;
                 if *left == 0 {
                     self.finish(lane);
@@ -191,16 +190,18 @@ impl Recovery {
                 Next::Wait => return,
                 Next::Read(which) => {
                     for MemberIo { member, op } in step.run.plan().reads[which].iter().copied() {
-                        lane.issue(member, op, Owner::Log(LogIo::Step(index)));
+                        lane.issue(member, op, Owner::Recovery(RecoveryIo::Step(index)));
                     }
                 }
-                Next::Compute(compute) => lane.issue_log_compute(compute, LogIo::Step(index)),
+                Next::Compute(compute) => {
+                    lane.issue_compute(compute, Owner::Recovery(RecoveryIo::Step(index)));
+                }
                 Next::Write => {
                     for MemberIo { member, op } in step.run.plan().writes.clone() {
                         if self.broken || !lane.keeper().members().live(member) {
                             step.run.answered(Outcome::Done);
                         } else {
-                            lane.issue(member, op, Owner::Log(LogIo::Step(index)));
+                            lane.issue(member, op, Owner::Recovery(RecoveryIo::Step(index)));
                         }
                     }
                 }
@@ -211,7 +212,7 @@ impl Recovery {
 
     fn end_step(&mut self, lane: &mut Lane, index: usize) {
         if let Some((_, _, buf)) = self.steps[index].patch {
-            let io = lane.ios.insert(Owner::Log(LogIo::Step(index)), None);
+            let io = lane.ios.insert(Owner::Recovery(RecoveryIo::Step(index)), None);
             lane.actions.push_back(Action::Load { io, buf });
             return;
         }
@@ -226,7 +227,7 @@ impl Recovery {
         let members: Vec<MemberId> = lane.keeper().members().holders().collect();
         self.stage = Stage::Flushing(members.len());
         for member in members {
-            lane.issue(member, IoOp::Flush, Owner::Log(LogIo::Flush));
+            lane.issue(member, IoOp::Flush, Owner::Recovery(RecoveryIo::Flush));
         }
     }
 

@@ -4,9 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::super::io::Owner;
+use super::super::io::{JournalIo, Owner};
 use super::super::lane::Lane;
-use super::LogIo;
 use super::record::Records;
 use super::ring::Ring;
 use crate::format::journal::BLOCK_BYTES;
@@ -64,7 +63,7 @@ impl Unfinished {
         for (number, (_, position)) in (0..).zip(&moved) {
             let buf = strip.slice(number * BLOCK_BYTES, BLOCK_BYTES);
             let op = IoOp::Read { sector: ring.start + position, buf };
-            lane.issue(ring.member, op, Owner::Log(LogIo::Unit(ring.member)));
+            lane.issue(ring.member, op, Owner::Journal(JournalIo::Read));
         }
         self.sectors = moved.into_iter().map(|(sector, _)| sector).collect();
         Some(self.sectors.len())

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use smallvec::smallvec;
 
-use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
 use super::super::map::Map;
+use super::super::recording::Recorded;
 use super::change::{Change, Contents, changes};
 use crate::action::{Compute, Inputs};
 use crate::format::ppl::{HEADER_BYTES, MAX_ENTRIES, PplEntry};
@@ -83,8 +83,11 @@ impl Unit {
 
 /// The members that hold the parity of what this write changes, and live, by their ids: one, or two
 /// while one takes over from the other.
-pub(super) fn holders(job: &Job, lane: &Lane) -> impl Iterator<Item = MemberId> + use<> {
-    let view = parity_role(job, &lane.map).map(|(start, role)| {
+pub(super) fn holders(
+    recorded: Recorded<'_>,
+    lane: &Lane,
+) -> impl Iterator<Item = MemberId> + use<> {
+    let view = parity_role(recorded, &lane.map).map(|(start, role)| {
         let members = lane.keeper().members();
         let view = members.view(role, start, 1, &[]);
         view.writers.map(|place| place.map(|place| place.member).filter(|id| members.live(*id)))
@@ -95,20 +98,19 @@ pub(super) fn holders(job: &Job, lane: &Lane) -> impl Iterator<Item = MemberId> 
 }
 
 /// Where the rows of a write begin, and the role that holds their parity.
-fn parity_role(job: &Job, map: &Map) -> Option<(u64, Role)> {
-    let start = match &job.kind {
-        Kind::Write { unit, .. } => unit.start,
-        Kind::ZeroStripes { start, .. } => *start,
-        _ => return None,
+fn parity_role(recorded: Recorded<'_>, map: &Map) -> Option<(u64, Role)> {
+    let start = match recorded {
+        Recorded::Write { start, .. } | Recorded::Zeroes { start, .. } => start,
+        Recorded::Rebuilt { .. } => return None,
     };
     let chunk = u64::from(map.geometry.chunk_sectors());
     Some((start, map.geometry.parity_roles(start / chunk).0))
 }
 
 /// The entries of a write; none where it makes no parity.
-pub(super) fn drafts(job: &Job, lane: &Lane) -> Vec<Draft> {
-    let Some((start, role)) = parity_role(job, &lane.map) else { return Vec::new() };
-    let changes = changes(job, &lane.map);
+pub(super) fn drafts(recorded: Recorded<'_>, lane: &Lane) -> Vec<Draft> {
+    let Some((start, role)) = parity_role(recorded, &lane.map) else { return Vec::new() };
+    let changes = changes(recorded, &lane.map);
     let draft = |change: &Change| draft(change, start, &lane.map, role, lane.pool.zero);
     changes.iter().filter_map(draft).collect()
 }

@@ -13,7 +13,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::map::Map;
+use super::map::Map;
+use super::recording::{LeftPage, PageKey, Way};
 use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS};
 use crate::keeper::Unit;
 use crate::plan::Rows;
@@ -39,47 +40,6 @@ pub(super) fn memory_bytes(journal_sectors: u64) -> u64 {
     half.min(MOST_BYTES) / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES)
 }
 
-/// A page of a unit: the unit's first row, the strip, and the page's first row within the unit.
-type Key = (u64, u32, u32);
-
-/// A page that a write leaves in the journal and in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct LeftPage {
-    key: Key,
-    /// Its memory.
-    pub(in super::super) buf: Buf,
-}
-
-impl LeftPage {
-    /// That of this sector of the array.
-    pub(in super::super) fn of(map: &Map, sector: u64, buf: Buf) -> Self {
-        Self { key: map.unit_place(sector), buf }
-    }
-
-    /// The rows of its unit, in sync space.
-    pub(in super::super) fn unit_rows(&self, map: &Map) -> (u64, u64) {
-        (self.key.0, self.key.0 + map.unit_sectors())
-    }
-
-    /// Its first sector in the array.
-    pub(super) fn sector(&self, map: &Map) -> u64 {
-        let (start, strip, row) = self.key;
-        map.data_sector(start + u64::from(row), strip)
-    }
-}
-
-/// How a write of stripes is carried out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) enum Way {
-    /// Data and sums are written, after they were recorded where there is a log.
-    #[default]
-    Through,
-    /// Data are recorded, and left as dirty pages.
-    Back(Vec<LeftPage>),
-    /// The dirty pages of its unit go in place; then the write is planned anew.
-    Destage,
-}
-
 /// A dirty page: where its data are, and the journal's batch that they are in.
 #[derive(Clone, Copy, Debug)]
 struct Page {
@@ -101,12 +61,12 @@ struct DirtyUnit {
 /// [admitted](Self::way); when it is recorded its pages are [dirty](Self::insert), and when they
 /// are in place they are [clean](Self::clean). [`next_unit`](Self::next_unit) says what to destage.
 #[derive(Debug, Default)]
-pub(in super::super) struct DirtyPages {
-    pub(in super::super) mode: JournalMode,
+pub(super) struct DirtyPages {
+    pub(super) mode: JournalMode,
     free: Vec<Buf>,
     /// Pages of memory in all.
     all: usize,
-    pages: BTreeMap<Key, Page>,
+    pages: BTreeMap<PageKey, Page>,
     units: BTreeMap<u64, DirtyUnit>,
     /// The units, the oldest first.
     order: VecDeque<u64>,
@@ -136,17 +96,17 @@ impl DirtyPages {
         Self { mode, all: free.len(), free, sums: sums.into(), ..Self::default() }
     }
 
-    pub(in super::super) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
     /// How much they are, in bytes.
-    pub(in super::super) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.pages.len() as u64 * u64::from(BLOCK_BYTES)
     }
 
     /// Has this unit any?
-    pub(in super::super) fn has(&self, unit: Unit) -> bool {
+    pub(super) fn has(&self, unit: Unit) -> bool {
         self.units.contains_key(&unit.start)
     }
 
@@ -173,7 +133,7 @@ impl DirtyPages {
 
     /// How this write goes that is planned now. `None`: it waits, until something
     /// [has changed](Self::has_changed). `healthy`: no member is missing, and the journal lives.
-    pub(in super::super) fn way(
+    pub(super) fn way(
         &mut self,
         job: usize,
         unit: Unit,
@@ -216,36 +176,36 @@ impl DirtyPages {
     }
 
     /// A write that was admitted is over.
-    pub(in super::super) fn admitted_over(&mut self, job: usize) {
+    pub(super) fn admitted_over(&mut self, job: usize) {
         self.admitted_blocks -= self.admitted.remove(&job).unwrap_or(0);
         self.has_changed = true;
     }
 
     /// Is there no memory left?
-    pub(in super::super) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
     /// How many pages of memory are held: by dirty pages, and by somebody else who took them.
-    pub(in super::super) fn held(&self) -> (usize, usize) {
+    pub(super) fn held(&self) -> (usize, usize) {
         let dirty = self.pages.len();
         (dirty, self.all - self.free.len() - dirty)
     }
 
     /// Names the memory that neither a dirty page has, nor one that is to be.
-    pub(in super::super) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
+    pub(super) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
         self.free.iter().for_each(|buf| found(*buf));
     }
 
     /// Memory for a page.
-    pub(in super::super) fn take_buf(&mut self) -> Option<Buf> {
+    pub(super) fn take_buf(&mut self) -> Option<Buf> {
         self.free.pop()
     }
 
     /// These pages of one unit are dirty, and in this batch; without a batch it did not come to
     /// that. Returned are the batches of pages that they take the place of, and whether the unit
     /// had none before.
-    pub(in super::super) fn insert(
+    pub(super) fn insert(
         &mut self,
         pages: Vec<LeftPage>,
         batch: Option<u64>,
@@ -275,8 +235,8 @@ impl DirtyPages {
     }
 
     /// All pages of this unit are in place: the batches that they were in.
-    pub(in super::super) fn clean(&mut self, unit: Unit) -> Vec<u64> {
-        let keys: Vec<Key> = self.of_unit(unit.start).map(|(key, _)| *key).collect();
+    pub(super) fn clean(&mut self, unit: Unit) -> Vec<u64> {
+        let keys: Vec<PageKey> = self.of_unit(unit.start).map(|(key, _)| *key).collect();
         let pages = keys.iter().filter_map(|key| self.pages.remove(key));
         let (bufs, batches): (Vec<Buf>, Vec<u64>) = pages.map(|p| (p.buf, p.batch)).unzip();
         self.free.extend(bufs);
@@ -290,7 +250,7 @@ impl DirtyPages {
     }
 
     /// They could not be brought in place: again later.
-    pub(in super::super) fn put_off(&mut self, unit: Unit, now: Instant) {
+    pub(super) fn put_off(&mut self, unit: Unit, now: Instant) {
         if let Some(unit) = self.units.get_mut(&unit.start) {
             unit.not_before = Some(now.plus_millis(AGAIN_MS));
         }
@@ -298,7 +258,7 @@ impl DirtyPages {
 
     /// A unit that a job is to destage now, if one is due. `all`: each one is; `except`: not this
     /// one.
-    pub(in super::super) fn next_unit(
+    pub(super) fn next_unit(
         &mut self,
         now: Instant,
         all: bool,
@@ -328,7 +288,7 @@ impl DirtyPages {
     }
 
     /// A job that was to destage is over.
-    pub(in super::super) fn destaged(&mut self, unit: Unit) {
+    pub(super) fn destaged(&mut self, unit: Unit) {
         self.destaging -= 1;
         if let Some(unit) = self.units.get_mut(&unit.start) {
             unit.asked = false;
@@ -337,7 +297,7 @@ impl DirtyPages {
 
     /// When a job is to destage one more unit, but for `except`. As long as there may be no more of
     /// such jobs, the end of one is waited for and no time.
-    pub(in super::super) fn deadline(&self, except: Option<u64>) -> Option<Instant> {
+    pub(super) fn deadline(&self, except: Option<u64>) -> Option<Instant> {
         if self.destaging == MOST_UNITS {
             return None;
         }
@@ -347,32 +307,32 @@ impl DirtyPages {
     }
 
     /// Does nothing come of waiting: is what there is not to be brought in place?
-    pub(in super::super) fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.units.values().all(|unit| unit.not_before.is_some() && !unit.asked)
     }
 
     /// Is there something that could not be brought in place, and is tried again later?
-    pub(in super::super) fn has_put_off(&self) -> bool {
+    pub(super) fn has_put_off(&self) -> bool {
         self.units.values().any(|unit| unit.not_before.is_some())
     }
 
     /// Writes that were refused may be admitted now.
-    pub(in super::super) fn has_changed(&mut self) -> bool {
+    pub(super) fn has_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
 
     /// The first rows of the units that have dirty pages.
-    pub(in super::super) fn units(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn units(&self) -> impl Iterator<Item = u64> + '_ {
         self.units.keys().copied()
     }
 
-    fn of_unit(&self, start: u64) -> impl Iterator<Item = (&Key, &Page)> {
+    fn of_unit(&self, start: u64) -> impl Iterator<Item = (&PageKey, &Page)> {
         self.pages.range((start, 0, 0)..=(start, u32::MAX, u32::MAX))
     }
 
     /// The dirty pages of a unit, as its new contents.
-    pub(in super::super) fn segments(&self, unit: Unit) -> Vec<Segment> {
-        let segment = |((_, strip, row), page): (&Key, &Page)| Segment {
+    pub(super) fn segments(&self, unit: Unit) -> Vec<Segment> {
+        let segment = |((_, strip, row), page): (&PageKey, &Page)| Segment {
             index: *strip,
             rows: Rows::new(*row, *row + BLOCK_SECTORS as u32),
             source: Source::Buf(page.buf),
@@ -387,7 +347,7 @@ impl DirtyPages {
 
     /// The dirty pages in a range of the array that crosses no chunk: which of its sectors, and
     /// where they are.
-    pub(in super::super) fn within<'a>(
+    pub(super) fn within<'a>(
         &'a self,
         map: &'a Map,
         sector: u64,

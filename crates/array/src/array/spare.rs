@@ -1,0 +1,52 @@
+//! The memory of writes that are done with, for the next ones.
+
+use super::job::{Job, Kind};
+use crate::keeper::Unit;
+use crate::plan::parity::Segment;
+use crate::plan::{Plan, RoleView};
+
+/// Lists that writes have used, empty and with their room. [`write`](Self::write) and
+/// [`plan`](Self::plan) give some out, [`keep`](Self::keep) takes those of a write back.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    plans: Vec<Plan>,
+    cells: Vec<RoleView>,
+    segments: Vec<Vec<Segment>>,
+    requests: Vec<Vec<usize>>,
+}
+
+impl Spare {
+    /// An empty plan.
+    pub(super) fn plan(&mut self) -> Plan {
+        self.plans.pop().unwrap_or_default()
+    }
+
+    /// No cells of a stripe.
+    pub(super) fn cells(&mut self) -> Vec<RoleView> {
+        std::mem::take(&mut self.cells)
+    }
+
+    /// Of a stripe for which all is planned.
+    pub(super) fn keep_cells(&mut self, mut cells: Vec<RoleView>) {
+        cells.clear();
+        self.cells = cells;
+    }
+
+    /// A write of this unit, of nothing yet. Its lists come back when it is [kept](Self::keep).
+    pub(super) fn write(&mut self, unit: Unit) -> Kind {
+        let segments = self.segments.pop().unwrap_or_default();
+        let requests = self.requests.pop().unwrap_or_default();
+        Kind::Write { unit, segments, requests }
+    }
+
+    /// Of a write that is over.
+    pub(super) fn keep(&mut self, job: Job) {
+        self.plans.push(job.run.into_plan().cleared());
+        if let Kind::Write { mut segments, mut requests, .. } = job.kind {
+            segments.clear();
+            self.segments.push(segments);
+            requests.clear();
+            self.requests.push(requests);
+        }
+    }
+}
