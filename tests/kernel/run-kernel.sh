@@ -100,9 +100,9 @@ chmod +x "$work/tree/init"
 (cd "$work/tree" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/initrd" ||
 	refuse "no initrd"
 
-# --- by KVM, or in software, which is slow but works in every virtual machine. The guest's time goes
-# by its instructions then (icount): on a machine that does much else it is slower, but nothing
-# times out.
+# --- by KVM, or in software, which is slow but works in every virtual machine. The guest's time
+# goes by its instructions then (icount): on a machine that does much else it is slower, but
+# nothing times out.
 set_accel -accel tcg -icount shift=2
 timeout -k 10 "$limit" qemu-system-x86_64 "${accel[@]}" -cpu max -m "$memory" \
 	-object "memory-backend-memfd,id=memory,size=$memory,share=on" -machine memory-backend=memory \
