@@ -12,7 +12,7 @@ export PREFIX DESTDIR
 # Where scripts/setup.sh puts a toolchain if there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help demo test ci release setup test-rxe sim mutants soak model survive fuzz
+.PHONY: help demo test quick fixtures ci release setup test-rxe sim mutants soak model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 .PHONY: bench-engine bench-policies install deb static book reference map
 help: ## list the targets
@@ -25,6 +25,13 @@ demo: ## an array of Linux md's: assembled, mounted, broken, rebuilt, checked, h
 test: ## everything that must hold: style, unit tests, simulation, fuzzing, outside judges
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+quick: ## what every edit is tried by, in two minutes: style, unit tests without live ones, 200 seeds
+	@scripts/test.sh fmt clippy quick
+
+fixtures: ## arrays that md made, tests/judges/made, anew where their recipes have changed
+	@scripts/setup.sh test
+	cargo test --profile checked --workspace --test judges make_archive -- --ignored
 
 test-rxe: ## the fabric over RDMA, on soft RoCE in a guest
 	@scripts/setup.sh rxe

@@ -4,7 +4,7 @@
 # why, is told again before the last line.
 # usage: test.sh [STEP...]     (no STEP: all of them; with CI set, what is skipped has failed)
 #
-# All is built once, by the profile `checked`. Then steps run side by side, in lanes: one of steps
+# All is built once, by the profile `checked`. Then steps run side by side, in lanes: two of steps
 # that ask for answers within seconds and mostly wait, and others of steps that take what those
 # leave of the processors. What a step of a lane says is printed when it ends. Steps that are named
 # run one after another.
@@ -13,7 +13,8 @@ cd "$(dirname "$(realpath "$0")")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 first=(fmt clippy deny build)
-waiting=(unit judges survive)
+judging=(judges)
+waiting=(unit survive)
 measuring=(comparisons fuzz model)
 computing=(sim)
 behind=10
@@ -154,7 +155,18 @@ step_model() {
 	fi
 }
 
-step_unit() { cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges; }
+# Tests that wait for processes, nodes and mounts wait side by side.
+step_unit() {
+	RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} \
+		cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
+}
+
+# For every edit; `make test` runs all of it, too.
+step_quick() {
+	cargo test --profile checked --workspace --exclude braid-judges --lib --bins \
+		--test all --test tidy &&
+		SEEDS=200 && part 0 "$SEEDS" && part 0 "$SEEDS" --cluster
+}
 
 # One of eight parts of the seeds, and two rules to break, drawn by what is committed; `make soak`
 # looks at others for hours.
@@ -187,23 +199,29 @@ step_survive() {
 	programs && BRAID=$PWD/target/checked/braid DRAWN=6 scripts/survive.sh "${SURVIVE_ROUNDS:-6}"
 }
 
-step_judges() { programs && cargo test --profile checked --workspace --test judges; }
+# More of them than processors: they wait for guests, and those for each other's disks.
+step_judges() {
+	programs && RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} \
+		cargo test --profile checked --workspace --test judges
+}
 
 step_comparisons() { programs && cargo test --profile checked --workspace --test comparisons; }
 
-all=("${first[@]}" "${waiting[@]}" "${measuring[@]}" "${computing[@]}")
+all=("${first[@]}" "${waiting[@]}" "${judging[@]}" "${measuring[@]}" "${computing[@]}")
 for name; do
 	declare -F "step_$name" >/dev/null ||
 		{ echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2; }
 done
 export -f programs part
-for name in "${all[@]}"; do export -f "step_$name"; done
+for name in "${all[@]}" quick; do export -f "step_$name"; done
 
 for name in "${@:-${first[@]}}"; do
 	step "$name"
 	ended "$name"
 done
 if [ $# = 0 ]; then
+	lane 0 "${judging[@]}" &
+	lanes+=($!)
 	lane 0 "${waiting[@]}" &
 	lanes+=($!)
 	lane "$behind" "${measuring[@]}" &

@@ -49,6 +49,7 @@ trap 'exit 129' HUP
 
 # --- the kernel
 . tests/kernel/unpack.sh
+. tests/kernel/accel.sh
 
 # --- the guest's first steps: take this machine's root
 mkdir -p "$work/tree"/{bin,dev,proc,sys,host,modules}
@@ -99,9 +100,11 @@ chmod +x "$work/tree/init"
 (cd "$work/tree" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/initrd" ||
 	refuse "no initrd"
 
-# --- in software: it is slow, but works in every virtual machine. The guest's time goes by its
-# instructions (icount): on a machine that does much else it is slower, but nothing times out.
-timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg -icount shift=2 -cpu max -m "$memory" \
+# --- by KVM, or in software, which is slow but works in every virtual machine. The guest's time
+# goes by its instructions then (icount): on a machine that does much else it is slower, but
+# nothing times out.
+set_accel -accel tcg -icount shift=2
+timeout -k 10 "$limit" qemu-system-x86_64 "${accel[@]}" -cpu max -m "$memory" \
 	-object "memory-backend-memfd,id=memory,size=$memory,share=on" -machine memory-backend=memory \
 	${disk[@]+"${disk[@]}"} \
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \

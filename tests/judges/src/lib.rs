@@ -7,6 +7,8 @@
 
 use std::io::{self, Read, Write};
 
+pub mod packed;
+
 /// Bytes in a sector.
 pub const SECTOR_BYTES: u64 = 512;
 /// The seed of what may hold anything: a write that was never acknowledged.

@@ -60,6 +60,10 @@ impl Made for Dead {
         self.members.iter().map(|path| (path.as_path(), MEMBER_BYTES)).collect()
     }
 
+    fn content(&self) -> &Content {
+        &self.content
+    }
+
     fn call(&self) -> String {
         let Self { name, before, moment, create, grow, content, .. } = self;
         let directory = self.directory.display();

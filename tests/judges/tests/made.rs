@@ -1,12 +1,18 @@
 //! Arrays that a real md kernel makes, as tables list them: once for each recipe, then used by all
-//! tests and by later runs.
+//! tests and by later runs. Some tables have theirs in `made/NAME.tar.xz`, with the recipes;
+//! `make fixtures` makes those anew where a recipe has changed.
 
-use crate::support;
-use braid_judges::Content;
+use crate::support::{self, Run};
+use braid_judges::{Content, packed};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The members in an archive.
+const PACKED: &str = "packed";
+const BLOCK_BYTES: usize = 4096;
 
 /// An array that a guest makes in a directory of its own.
 pub(crate) trait Made: Sync {
@@ -19,13 +25,17 @@ pub(crate) trait Made: Sync {
     /// The members, and their sizes in bytes.
     fn members(&self) -> Vec<(&Path, u64)>;
 
+    /// What it holds.
+    fn content(&self) -> &Content;
+
     /// The guest's call that makes it.
     fn call(&self) -> String;
 
-    /// All that its making depends on.
+    /// All that its making depends on, wherever that is done.
     fn recipe(&self) -> String {
         let sizes: Vec<u64> = self.members().iter().map(|(_, bytes)| *bytes).collect();
-        format!("{sizes:?}\n{}\n{}", self.call(), Self::GUEST)
+        let call = self.call().replace(&self.directory().display().to_string(), "DIRECTORY");
+        format!("{sizes:?}\n{call}\n{}", Self::GUEST)
     }
 
     /// Has a former run made it by this recipe?
@@ -66,6 +76,82 @@ pub(crate) fn content_of(name: &str) -> Content {
 /// The beginning of a guest's script.
 pub(crate) fn guest<A: Made>() -> String {
     format!("PATTERN={}\n{}\n", env!("CARGO_BIN_EXE_pattern"), A::GUEST)
+}
+
+/// The archive of a table's arrays.
+fn archive(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("made").join(format!("{name}.tar.xz"))
+}
+
+/// Unpacks those that are not there yet.
+pub(crate) fn unpack_all<A: Made>(name: &str, arrays: &[A]) -> Result<(), String> {
+    if arrays.iter().all(A::is_made) {
+        return Ok(());
+    }
+    let from = support::directory(&format!("{name}-archive"));
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(&from).arg("-xJf").arg(archive(name));
+    Run::of(&mut tar).expect_success("unpacking");
+    for array in arrays.iter().filter(|array| !array.is_made()) {
+        let packed = from.join(array.directory().file_name().expect("a name"));
+        if fs::read_to_string(packed.join("recipe")).ok() != Some(array.recipe()) {
+            let packed = packed.display();
+            return Err(format!("{packed} has another recipe than its table; type: make fixtures"));
+        }
+        array.begin();
+        unpack(array, &packed).map_err(|why| format!("{}: {why}", packed.display()))?;
+        array.finish();
+    }
+    fs::remove_dir_all(from).map_err(|error| error.to_string())
+}
+
+fn unpack<A: Made>(array: &A, from: &Path) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let bytes = fs::read(from.join(PACKED)).map_err(text)?;
+    let members = packed::unpack(&bytes, array.content())?;
+    for ((path, _), bytes) in array.members().iter().zip(members) {
+        let file = fs::OpenOptions::new().write(true).open(path).map_err(text)?;
+        for (at, block) in (0..).step_by(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)) {
+            if block.iter().any(|byte| *byte != 0) {
+                file.write_all_at(block, at).map_err(text)?;
+            }
+        }
+    }
+    for file in others(from) {
+        fs::rename(from.join(&file), array.directory().join(&file)).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Files beside members and recipe.
+fn others(directory: &Path) -> Vec<String> {
+    let files = fs::read_dir(directory).expect("a directory");
+    let names = files.map(|file| file.expect("an entry").file_name().into_string());
+    let names = names.map(|name| name.expect("a name"));
+    names.filter(|name| !name.ends_with(".img") && name != "recipe" && name != PACKED).collect()
+}
+
+/// Packs arrays that are made into the archive of their table.
+pub(crate) fn pack_all<A: Made>(name: &str, arrays: &[A]) {
+    let to = support::directory(&format!("{name}-packing"));
+    for array in arrays {
+        let packed = to.join(array.directory().file_name().expect("a name"));
+        fs::create_dir(&packed).expect("a directory");
+        let members = array.members().into_iter().map(|(path, _)| fs::read(path));
+        let members: Vec<Vec<u8>> = members.map(|bytes| bytes.expect("a member")).collect();
+        let bytes = packed::pack(&members, array.content());
+        assert!(packed::unpack(&bytes, array.content()) == Ok(members), "not what was packed");
+        fs::write(packed.join(PACKED), bytes).expect("a writable directory");
+        fs::write(packed.join("recipe"), array.recipe()).expect("a writable directory");
+        for file in others(array.directory()) {
+            fs::copy(array.directory().join(&file), packed.join(&file)).expect("a copy");
+        }
+    }
+    let mut tar = Command::new("tar");
+    tar.env("XZ_OPT", "-9e").args(["--owner=0", "--group=0", "--mtime=@0", "--sort=name"]);
+    tar.args(["--sparse", "-cJf"]).arg(archive(name)).arg("-C").arg(&to).arg(".");
+    Run::of(&mut tar).expect_success("packing");
+    fs::remove_dir_all(to).expect("files of this test");
 }
 
 /// Makes those that are not made yet, in two guests side by side.

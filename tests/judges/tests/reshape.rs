@@ -68,6 +68,10 @@ impl Made for Stopped {
         self.members.iter().map(|path| (path.as_path(), MEMBER_BYTES)).collect()
     }
 
+    fn content(&self) -> &Content {
+        &self.content
+    }
+
     fn call(&self) -> String {
         let Self { name, before, stop, create, grow, content, .. } = self;
         let directory = self.directory.display();

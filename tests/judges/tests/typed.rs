@@ -1,9 +1,6 @@
 //! What README, book and help tell people to type and needs block devices, mounts or the kernel's
-//! ublk is typed in a guest that has them. The rest is typed by the tests of the command itself.
-
-use std::path::Path;
-
-use crate::support::{braid, kernel, skip};
+//! ublk is typed in a guest that has them (`ublk.rs` starts it). The rest is typed by the tests of
+//! the command itself.
 
 #[path = "../../../crates/cli/tests/live/documented/pages.rs"]
 mod pages;
@@ -102,9 +99,12 @@ const PARTS: &[Part] = &[
     },
 ];
 
-fn script() -> String {
-    let braid = braid().get_program().to_owned();
-    let mut script = format!("BRAID={}\n{STAGE}", Path::new(&braid).display());
+/// What the guest prints when all was typed.
+pub(crate) const SAID: [&str; 3] = ["ARRAY /dev/md/home", "scsi_debug", "BRAID_ARRAY=home"];
+
+/// What the guest types. BRAID is the command.
+pub(crate) fn script() -> String {
+    let mut script = STAGE.to_owned();
     let blocks = pages::all_blocks();
     for part in PARTS {
         let here = |block: &&pages::Block| block.page == part.page && block.heading == part.heading;
@@ -124,21 +124,4 @@ fn script() -> String {
         }
     }
     script + "braid stop home\n"
-}
-
-#[test]
-fn what_needs_block_devices_is_typed_where_they_are() {
-    let test = "what_needs_block_devices_is_typed_where_they_are";
-    if let Err(reason) = kernel::available() {
-        return skip(test, &reason);
-    }
-    let run = kernel::run("typed", &script());
-    if run.status.code() == Some(kernel::CANNOT) {
-        return skip(test, run.stderr.trim());
-    }
-    println!("{}", run.stdout);
-    let run = run.expect_success("commands of the pages in a guest");
-    for expected in ["ARRAY /dev/md/home", "scsi_debug", "BRAID_ARRAY=home"] {
-        assert!(run.stdout.contains(expected), "{expected} is missing: {}", run.stdout);
-    }
 }

@@ -2,7 +2,7 @@
 # that has them: four disks of the kernel's own, with labels. BRAID is the command.
 set -eE -o pipefail
 trap 'echo "FAILED: $BASH_COMMAND"; dmesg | tail -n 5; cat /run/braid/*.log | tail -n 5' ERR
-export BRAID_CONFIG=/run/t/arrays.toml
+export BRAID_CONFIG=/run/typed/arrays.toml
 cp "$BRAID" /run/bin/
 step() { echo "$((SECONDS))s: $*"; }
 until_true() {
@@ -20,8 +20,8 @@ modprobe sd_mod
 # nbdinfo writes to /tmp, wherever the repository lies; what the guest needs of that is there now.
 mount -t tmpfs tmpfs /tmp
 until_true is_disk /dev/sdd
-mkdir /run/t
-cd /run/t
+mkdir /run/typed
+cd /run/typed
 
 # stored MEMBER...: an array `home` on them that agrees from the beginning.
 stored() {

@@ -2,6 +2,7 @@
 //! and in a guest whose kernel has it, under fio, ext4 and kill -9.
 
 use crate::support::{Run, braid, directory, kernel, skip, sparse_file};
+use crate::typed;
 use std::path::Path;
 
 const GUEST: &str = include_str!("ublk.sh");
@@ -31,18 +32,26 @@ fn a_kernel_without_ublk_is_told_before_anything_is_served() {
     assert_eq!(crate::support::fingerprints(&members), before, "members were written");
 }
 
+/// Then all is typed in the same guest that needs one (`typed.rs`).
 #[test]
-fn a_block_device_outlives_the_process_that_serves_it() {
-    let test = "a_block_device_outlives_the_process_that_serves_it";
+fn a_block_device_outlives_the_process_that_serves_it_and_pages_are_typed() {
+    let test = "a_block_device_outlives_the_process_that_serves_it_and_pages_are_typed";
     if let Err(reason) = kernel::available() {
         return skip(test, &reason);
     }
     let braid = braid().get_program().to_owned();
-    let script = format!("BRAID={}\n{GUEST}", Path::new(&braid).display());
+    let braid = Path::new(&braid).display();
+    // Each in a shell of its own: what one sets is not there for the other.
+    let typed = typed::script();
+    let script =
+        format!("BRAID={braid}\n(\n{GUEST}\n)\n[ $? = 0 ] || exit 1\n(\n{typed}\n)\n[ $? = 0 ]\n");
     let run = kernel::run("ublk", &script);
     if run.status.code() == Some(kernel::CANNOT) {
         return skip(test, run.stderr.trim());
     }
     println!("{}", run.stdout);
-    run.expect_success("a guest uses the kernel's ublk");
+    let run = run.expect_success("a guest uses the kernel's ublk, and types commands of pages");
+    for expected in typed::SAID {
+        assert!(run.stdout.contains(expected), "{expected} is missing: {}", run.stdout);
+    }
 }

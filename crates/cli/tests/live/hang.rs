@@ -4,9 +4,9 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::support::{Lab, until};
+use crate::support::{Lab, patience, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process that was stopped; it goes on when this is dropped.
@@ -58,9 +58,9 @@ fn writers_commands_and_the_end_do_not_wait_for_a_member_that_was_failed() {
     writer.join().unwrap().expect("the other member has it");
     lab.ok("remove x", &members[1..]);
     lab.ok("stop x", &[]);
-    let took = began.elapsed();
-    // `remove` waits 5 seconds for what is in flight.
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    // The member still hangs: nobody waited for it, though `remove` waits a while for what is in
+    // flight.
+    assert!(began.elapsed() < patience(), "{:?}", began.elapsed());
     drop(stopped);
     lab.ok("assemble x --run", &members[..1]);
     let held = lab.ok("cat x --offset 1M --length 1M", &[]);

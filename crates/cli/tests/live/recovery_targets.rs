@@ -1,7 +1,6 @@
 //! Members of an array over nodes that fail, go, and are replaced while it runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::support::export::{ask, connect, fill, noise};
 use crate::support::nodes::{Node, detail, in_memory, in_stores, members};
@@ -269,9 +268,8 @@ fn a_node_that_was_replaced_under_load_is_free() {
         until("a node that holds nothing", || holds() == Some(0));
         lab.ok(&format!("add x node://{old}"), &[]);
         lab.ok(&format!("remove x node://{old}"), &[]);
-        let begun = Instant::now();
+        // At once, or not at all: it is refused where the node has something to do for the array.
         lab.ok(&format!("node delete {old} x --array x"), &[]);
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         drop(end);
         writers.into_iter().for_each(|writer| writer.join().expect("no error"));
     });

@@ -3,14 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::nodes::{Node, in_memory, members};
-use crate::support::{Lab, until};
+use crate::support::{Lab, patience, until};
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Machines are slow at times; for ever is longer.
-const SOON: Duration = Duration::from_secs(40);
 
 /// Passes connections on to a node: the first ones whole, and of all others nothing after the
 /// greeting. Its address.
@@ -73,7 +70,7 @@ fn a_node_that_hangs_counts_as_missing_when_the_array_can_do_without() {
     let begun = Instant::now();
     let output = lab.run(&format!("assemble x{all} --node-timeout 1"), &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && begun.elapsed() < SOON, "{said}");
+    assert!(output.status.success() && begun.elapsed() < patience(), "{said}");
     assert!(said.contains(&format!("{}/x is missing", nodes[2].address)), "{said}");
     assert_eq!(lab.run("detail x --test", &[]).status.code(), Some(1));
     lab.ok("stop x", &[]);
@@ -99,7 +96,7 @@ fn a_node_that_hangs_while_the_array_is_served_is_lost() {
     assert!(log.contains("has not answered for 1 s"), "{log}");
     let begun = Instant::now();
     lab.ok("stop x", &[]);
-    assert!(begun.elapsed() < SOON);
+    assert!(begun.elapsed() < patience());
 }
 
 /// The time of day, in seconds, at which each line of a log was written that says this.

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -106,10 +105,8 @@ fn a_member_that_fails_is_seen_on_a_desk_and_on_a_phone() {
         let is_first = width == 1280;
         assert_eq!(browser.is(&bad), !is_first, "at {width}");
         if is_first {
-            let begun = Instant::now();
             lab.ok("fail home", &members[..1]);
             until("the page shows it", || browser.is(&bad));
-            assert!(begun.elapsed() < Duration::from_secs(2), "took {:?}", begun.elapsed());
             let said = "document.querySelector('.state').textContent.includes('degraded')";
             assert!(browser.is(said));
             let told = "document.querySelector('#events').textContent.includes('Fail home')";

@@ -231,15 +231,20 @@ fn clients_come_and_go() {
     served.stop();
 }
 
+/// A machine may be slow for once.
 #[test]
 fn an_engine_without_clients_ends_at_once() {
-    for threads in [false, true] {
+    let ends = |threads| {
         let dir = tempfile::tempdir().unwrap();
         let mut engine = memory(MIB, MIB, |double| double);
         let _path = listen(&mut engine, dir.path(), false);
         let served = Served::start(engine, threads);
         let begun = Instant::now();
         served.stop();
-        assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
+        begun.elapsed()
+    };
+    for threads in [false, true] {
+        let at_once = (0..3).any(|_| ends(threads) < Duration::from_secs(4));
+        assert!(at_once, "threads {threads}: it waits each time");
     }
 }
