@@ -97,7 +97,13 @@ impl Keeper {
         };
         match joins {
             Ok(mut member) => {
-                member.keeps_own = keeps_own && has_all;
+                let begins = member.superblock.data_offset;
+                let own_place = own.is_some_and(|own| own.data_offset == begins);
+                member.keeps_own = keeps_own && has_all && own_place;
+                if member.keeps_own {
+                    // Also of a member that is rebuilt as a whole: what is bad there is not kept.
+                    member.bad_blocks = new.bad_blocks.clone().unwrap_or_default();
+                }
                 if crate::broken("catch-up") {
                     member.state = State::InSync { role };
                 }

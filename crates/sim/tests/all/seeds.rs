@@ -92,3 +92,10 @@ fn a_returning_member_with_bad_blocks_keeps_its_data() {
 fn a_member_that_was_being_rebuilt_is_no_half() {
     passes(6_383_825);
 }
+
+/// A member with a block that no member can tell returns without a bitmap, and is rebuilt as a
+/// whole. The block stays unknown.
+#[test]
+fn a_member_that_keeps_its_data_keeps_its_bad_blocks() {
+    passes(81_003_867);
+}

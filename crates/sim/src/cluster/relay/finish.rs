@@ -71,7 +71,11 @@ impl Relay<'_> {
                 && self.request(Kind::Read, next..next + 1)
             {
                 left.pop();
-            } else if !self.step()? {
+                continue;
+            }
+            // Answers that wait in the machine need no step.
+            let before = self.in_flight();
+            if !self.step()? && self.in_flight() == before {
                 return Err(Failure("reads are not taken".to_owned()));
             }
         }
