@@ -5,16 +5,7 @@ use std::path::Path;
 use super::{at, children, read, report, root, sources, stem};
 
 /// Sentences of a crate's doc comments that may begin otherwise, in percent.
-const LIMITS: &[(&str, usize)] = &[
-    ("array", 25),
-    ("bench", 4),
-    ("cli", 30),
-    ("cluster", 26),
-    ("host", 24),
-    ("parity", 6),
-    ("rescue", 26),
-    ("sim", 26),
-];
+const LIMIT: usize = 4;
 /// Doc comments that are shown to users, as help.
 const HELP: &str = "crates/cli/src/args";
 /// Places that a finding lists.
@@ -31,12 +22,6 @@ const WORDS: &[&str] = &[
 fn doc_comments_begin_with_a_verb_or_a_noun() {
     let mut findings = Vec::new();
     for directory in children(&root().join("crates")) {
-        let name = stem(&directory);
-        let limit = LIMITS.iter().find(|(known, _)| *known == name);
-        let Some((_, limit)) = limit else {
-            findings.push(format!("crates/{name}: not in the table of limits"));
-            continue;
-        };
         let mut count = 0;
         let mut places = Vec::new();
         for path in sources(&["rs"]) {
@@ -50,19 +35,19 @@ fn doc_comments_begin_with_a_verb_or_a_noun() {
                 }
             }
         }
-        if places.len() * 100 > limit * count {
-            findings.push(told(&directory, &places, count, *limit));
+        if places.len() * 100 > LIMIT * count {
+            findings.push(told(&directory, &places, count));
         }
     }
     report(&findings);
 }
 
 /// Returns the finding of a crate: the share of such sentences, and the first of them.
-fn told(directory: &Path, places: &[String], count: usize, limit: usize) -> String {
+fn told(directory: &Path, places: &[String], count: usize) -> String {
     let share = (places.len() * 1000).div_ceil(count.max(1));
     let share = format!("{}.{} %", share / 10, share % 10);
     let first = places.iter().take(MAX_PLACES).map(String::as_str).collect::<Vec<_>>();
-    let of = format!("{share} of {count} sentences, at most {limit} %; the first of them:");
+    let of = format!("{share} of {count} sentences, at most {LIMIT} %; the first of them:");
     format!("crates/{}: {of}\n  {}", stem(directory), first.join("\n  "))
 }
 

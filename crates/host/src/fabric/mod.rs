@@ -106,9 +106,9 @@ pub(crate) fn new(
 /// - Every `Connect` is answered by `Connected` or `Lost`. Requests to a peer before `Connected` or
 ///   after `Lost` fail: puts are answered with `IoError::GONE`, messages vanish.
 /// - Messages of a peer arrive in order. A `Placed` comes when the whole buffer is in the arena.
-/// - - A put's `Done` comes when its buffer is no longer read; before a peer's `Lost`, all of its
+/// - A put's `Done` comes when its buffer is no longer read; before a peer's `Lost`, all of its
 ///   puts are answered.
-/// - - A peer that breaks the rules is disconnected, and `Lost` has the reason.
+/// - A peer that breaks the rules is disconnected, and `Lost` has the reason.
 pub(crate) trait Fabric: Send {
     /// Starts with the engine: connections may come in. Called once, before anything else.
     ///
