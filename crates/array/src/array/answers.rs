@@ -1,7 +1,7 @@
-//! What the answers to I/O and computations bring.
+//! Answers to I/O and computations, and their consequences.
 //!
 //! A member that has failed may never answer, and holds up no request, job, update, removal or
-//! stop. What is in flight on it counts as failed at once. Until it is really answered, the kernel
+//! stop. I/O in flight on it counts as failed at once. Until it is really answered, the kernel
 //! may still read or write its memory: scratch is set aside so long, and a read into a request's
 //! own buffer is asked for again with another buffer.
 
@@ -98,8 +98,7 @@ impl Array {
             return false;
         }
         let fault = Fault { sector: op.sector(), errno: error.errno };
-        self.lane.report(LaneReport::NoRoom(member, fault));
-        if !self.lane.keeper().waits_for_room(member) {
+        if !self.lane.waits_for_room(member, fault) {
             return false;
         }
         self.carry_out();

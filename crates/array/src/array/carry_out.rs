@@ -1,8 +1,8 @@
-//! What the keeper asks for, done.
+//! Commands of the keeper, carried out.
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Job, Kind};
+use super::job::{Check, Job, Kind};
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
@@ -10,7 +10,7 @@ use crate::log::journal::JournalArea;
 use crate::{Buf, IoOp};
 
 impl Array {
-    /// Does what the keeper asks for, in order.
+    /// Carries out the keeper's commands, in order.
     pub(super) fn carry_out(&mut self) {
         while let Some(command) = self.lane.keeper_mut().next_command() {
             match command {
@@ -50,7 +50,7 @@ impl Array {
         }
     }
 
-    /// Has the keeper do what it can do now.
+    /// Lets the keeper do all that it can do now.
     pub(super) fn drive_keeper(&mut self) {
         self.lane.keeper_mut().drive_meta();
         self.carry_out();
@@ -106,7 +106,7 @@ impl Array {
     /// Begins with a unit.
     fn start_work(&mut self, place: u64, unit: Unit, work: Work) {
         let kind = match work {
-            Work::Compare(fix) => Kind::Check { unit, fix },
+            Work::Compare(fix) => Kind::Check(Check::new(unit, fix)),
             Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
             Work::Verify(target) => Kind::Verify { unit, target },
             // Spares are members here while they are copied to.

@@ -6,7 +6,7 @@
 //! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
 //! says.
 
-use super::job::{Compared, Job, Kind, too_high_to_tell};
+use super::job::{Check, Compared, Comparison, Job, Kind, too_high_to_tell};
 use super::planning::Planner;
 use crate::action::Checked;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
@@ -15,45 +15,40 @@ use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{MemberId, RequestError, SECTOR_BYTES};
 
-/// What to do with a unit.
+/// The way to treat a unit.
 pub(super) enum Step {
     Compare(Plan, Compared),
     /// There is nothing to compare; this brings it in line.
     Write(Plan),
     /// There is nothing to compare it with.
     Alone,
-    /// This makes it readable again; then it is to be compared. What of it parity alone tells,
-    /// which may not fit.
+    /// This makes it readable again; then it is to be compared. The list names sectors that parity
+    /// alone tells, which may not fit.
     MendFirst(Plan, Vec<Unread>),
 }
 
 impl Step {
     /// Begins the comparison of a job with this step.
     pub(super) fn begin(self, job: &mut Job) -> Plan {
-        job.incomplete = matches!(self, Self::MendFirst(..));
-        job.alone = matches!(self, Self::Alone);
-        job.compared = None;
-        match self {
-            Self::Compare(plan, compared) => {
-                job.compared = Some(compared);
-                plan
-            }
-            Self::Write(plan) => plan,
-            Self::MendFirst(plan, trusted) => {
-                job.trusted = trusted;
-                plan
-            }
-            Self::Alone => Plan::default(),
+        let (plan, state) = match self {
+            Self::Compare(plan, compared) => (plan, Comparison::Compares(compared)),
+            Self::Write(plan) => (plan, Comparison::None),
+            Self::MendFirst(plan, trusted) => (plan, Comparison::Mends(trusted)),
+            Self::Alone => (Plan::default(), Comparison::Alone),
+        };
+        if let Kind::Check(check) = &mut job.kind {
+            check.state = state;
         }
+        plan
     }
 }
 
 /// Cannot be done as asked, but perhaps block by block.
 const UNREAD: RequestError = RequestError::Medium;
 
-/// What a comparison has found, and what is to follow.
+/// Result of a comparison, and the plan that is to follow.
 pub(super) struct Outcome {
-    /// What differs, where that is told.
+    /// The difference, where that is told.
     pub(super) mismatch: Option<Mismatch>,
     /// Its repair, if that is asked for.
     pub(super) plan: Option<Plan>,
@@ -74,23 +69,23 @@ pub(super) struct Mismatch {
 }
 
 impl Planner<'_> {
-    /// What a job that compares a unit does first.
+    /// Returns the first step of a job that compares a unit.
     pub(super) fn check(&self, job: &Job, taken: &mut Taken) -> Result<Step, RequestError> {
-        let Kind::Check { unit, fix } = job.kind else { return Ok(Step::Alone) };
+        let Kind::Check(check) = &job.kind else { return Ok(Step::Alone) };
         if self.map.has_parity() {
-            self.check_stripe(job, unit, fix, taken)
+            self.check_stripe(job, check, taken)
         } else {
-            self.check_copies(job, unit, fix, taken)
+            self.check_copies(job, check, taken)
         }
     }
 
     fn check_stripe(
         &self,
         job: &Job,
-        unit: Unit,
-        fix: Fix,
+        check: &Check,
         taken: &mut Taken,
     ) -> Result<Step, RequestError> {
+        let Check { unit, fix, again, .. } = *check;
         let rows = Rows::new(0, unit.sectors);
         let mut view = self.stripe_view(unit, &job.avoid);
         let lost = view.lost();
@@ -117,7 +112,7 @@ impl Planner<'_> {
             return Ok(Step::Compare(check.plan, compared));
         }
         let untold = !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(is_data);
-        if job.again || untold && fix == Fix::Nothing {
+        if again || untold && fix == Fix::Nothing {
             return Err(UNREAD);
         }
         if let [strip] = lost[..]
@@ -141,7 +136,7 @@ impl Planner<'_> {
         Ok(Step::MendFirst(plan, trusted))
     }
 
-    /// Of a unit of which something is lost.
+    /// Returns the first step for a unit of which something is lost.
     fn resync_stripe(
         &self,
         view: &StripeView,
@@ -169,10 +164,10 @@ impl Planner<'_> {
     fn check_copies(
         &self,
         job: &Job,
-        unit: Unit,
-        fix: Fix,
+        check: &Check,
         taken: &mut Taken,
     ) -> Result<Step, RequestError> {
+        let Check { unit, fix, again, .. } = *check;
         let rows = Rows::new(0, unit.sectors);
         let copies: Vec<RoleView> =
             self.copies(unit.start, u64::from(unit.sectors), &job.avoid).collect();
@@ -186,7 +181,7 @@ impl Planner<'_> {
             .flat_map(|copy| copy.writers.into_iter().flatten())
             .collect();
         if fix != Fix::Resync && !unread.is_empty() {
-            if job.again {
+            if again {
                 return Err(UNREAD);
             }
             let plan = mirror::rebuild(&copies, &unread, rows, taken);
@@ -207,7 +202,7 @@ impl Planner<'_> {
 
     /// A unit was compared: what differs, and the plan of its repair if that is asked for.
     pub(super) fn compared(&self, job: &Job, compared: Compared) -> Result<Outcome, RequestError> {
-        let Kind::Check { unit, fix } = job.kind else { return Ok(Outcome::plan(None)) };
+        let Kind::Check(Check { unit, fix, .. }) = job.kind else { return Ok(Outcome::plan(None)) };
         let differing: u64 =
             job.run.checked().iter().fold(0, |all, checked| all | checked.differs());
         let rows = Rows::new(0, unit.sectors);
@@ -266,7 +261,8 @@ impl Planner<'_> {
         })
     }
 
-    /// What of the array is in a unit and cannot be read, and where. `job` has tried.
+    /// Lists the sectors of the array in a unit that cannot be read, and where they lie. `job` has
+    /// tried.
     pub(super) fn unread_of(&self, job: &Job, unit: Unit) -> Vec<Unread> {
         let sectors = u64::from(unit.sectors);
         let views: Vec<RoleView> = if self.map.has_parity() {

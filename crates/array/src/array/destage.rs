@@ -1,6 +1,6 @@
-//! How data that a journal holds alone come about, and go in place.
+//! Data that a journal holds alone: how they come about, and go in place.
 
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Write};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::recording::Way;
@@ -18,15 +18,15 @@ impl Logging {
         index: usize,
         result: Result<(), RequestError>,
     ) -> bool {
-        let Kind::Write { unit, .. } = job.kind else { return false };
+        let Kind::Write(Write { unit, .. }) = job.kind else { return false };
         let now = lane.keeper().now();
-        if job.way == Way::Destage && result.is_err() {
+        if *job.way() == Way::Destage && result.is_err() {
             lane.dirty.put_off(unit, now);
         }
         if job.only_destages() {
             lane.dirty.destaged(unit);
         }
-        let Way::Back(pages) = &mut job.way else { return false };
+        let Kind::Write(Write { way: Way::Back(pages), .. }) = &mut job.kind else { return false };
         let pages = std::mem::take(pages);
         let batch = if result.is_ok() { self.log.keep(index, pages.len()) } else { None };
         lane.dirty.admitted_over(index);
@@ -37,7 +37,7 @@ impl Logging {
 
     /// The dirty pages of a unit are in place.
     pub(super) fn destaged(&mut self, lane: &mut Lane, index: usize, kind: &Kind) {
-        let Kind::Write { unit, .. } = *kind else { return };
+        let Kind::Write(Write { unit, .. }) = *kind else { return };
         let batches = lane.dirty.clean(unit);
         if !batches.is_empty() {
             let end = unit.end();

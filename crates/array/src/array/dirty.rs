@@ -6,10 +6,9 @@
 //!  a write ─────────► its pages ──────────► dirty, answered ──────────► in place with parity
 //!           room in memory and in the ring                    unit by unit, the oldest first
 //! ```
-//! Whatever is written to a unit, all of its dirty pages go in place with it or before it: parity
-//! that is recorded closes all data that was recorded of its rows before. What destaging needs of
-//! the ring is kept free for it from the moment at which a page is admitted, so that a full ring
-//! always gets room.
+//! Any write to a unit brings all of its dirty pages in place with it or before it: parity that is
+//! recorded closes all data that was recorded of its rows before. Room in the ring for destaging is
+//! kept free from the moment at which a page is admitted, so that a full ring always gets room.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +21,7 @@ use crate::plan::parity::{Segment, Source};
 use crate::status::JournalMode;
 use crate::{Buf, Instant, SECTOR_BYTES};
 
-/// How long a page is dirty at most while nothing presses, as in md.
+/// The time for which a page is dirty at most while nothing presses, as in md.
 const DIRTY_MS: u64 = 30_000;
 
 /// When a unit is tried again that could not be destaged.
@@ -51,7 +50,7 @@ struct Page {
 #[derive(Clone, Copy, Debug)]
 struct DirtyUnit {
     since: Instant,
-    /// It could not be destaged, and is not tried again before.
+    /// Set after a failure to destage: the unit is not tried again before.
     not_before: Option<Instant>,
     /// A job is to destage it.
     asked: bool,
@@ -75,11 +74,11 @@ pub(super) struct DirtyPages {
     admitted_blocks: u64,
     /// Sums of a row.
     sums: u64,
-    /// What is free of the ring, in sectors.
+    /// Free room of the ring, in sectors.
     ring_room: u64,
     /// A write waits for room in the ring: no page is admitted before it has that.
     ring_is_short: bool,
-    /// That, or much of the ring is in use.
+    /// Set while a write waits so, or much of the ring is in use.
     ring_presses: bool,
     /// Much of the memory is in use: units are destaged until little is.
     memory_presses: bool,
@@ -100,18 +99,18 @@ impl DirtyPages {
         self.pages.is_empty()
     }
 
-    /// How much they are, in bytes.
+    /// Returns the size of all dirty pages, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.pages.len() as u64 * u64::from(BLOCK_BYTES)
     }
 
-    /// Has this unit any?
+    /// Returns whether this unit has any.
     pub(super) fn has(&self, unit: Unit) -> bool {
         self.units.contains_key(&unit.start)
     }
 
-    /// What is free of the ring. `waits`: a write waits for more than that; `much`: of the ring is
-    /// in use.
+    /// Notes the free room of the ring. `waits`: a write waits for more than that; `much`: of the
+    /// ring is in use.
     pub(super) fn note_ring(&mut self, room: u64, waits: bool, much: bool) {
         self.has_changed |= room > self.ring_room || self.ring_is_short && !waits;
         self.ring_room = room;
@@ -119,7 +118,8 @@ impl DirtyPages {
         self.ring_presses = waits || much;
     }
 
-    /// What of the ring is kept: for writes that were admitted, and to destage all there is.
+    /// Returns the room of the ring that is kept: for writes that were admitted, and to destage all
+    /// pages.
     pub(super) fn kept_sectors(&self) -> u64 {
         let dirty = self.units.len() as u64 + self.pages.len() as u64 * self.sums;
         (self.admitted_blocks + dirty) * BLOCK_SECTORS
@@ -131,8 +131,8 @@ impl DirtyPages {
         told_in + pages + 1 + pages * self.sums
     }
 
-    /// How this write goes that is planned now. `None`: it waits, until something
-    /// [has changed](Self::has_changed). `healthy`: no member is missing, and the journal lives.
+    /// Decides how a write goes that is planned now. `None`: it waits, until something [has
+    /// changed](Self::has_changed). `healthy`: no member is missing, and the journal lives.
     pub(super) fn way(
         &mut self,
         job: usize,
@@ -181,12 +181,12 @@ impl DirtyPages {
         self.has_changed = true;
     }
 
-    /// Is there no memory left?
+    /// Returns whether all memory is taken.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// How many pages of memory are held: by dirty pages, and by somebody else who took them.
+    /// Counts the pages of memory that are held: by dirty pages, and by others.
     pub(super) fn held(&self) -> (usize, usize) {
         let dirty = self.pages.len();
         (dirty, self.all - self.free.len() - dirty)
@@ -249,7 +249,7 @@ impl DirtyPages {
         batches
     }
 
-    /// They could not be brought in place: again later.
+    /// Puts a unit off that could not be brought in place.
     pub(super) fn put_off(&mut self, unit: Unit, now: Instant) {
         if let Some(unit) = self.units.get_mut(&unit.start) {
             unit.not_before = Some(now.plus_millis(AGAIN_MS));
@@ -306,12 +306,12 @@ impl DirtyPages {
         self.units.iter().filter(waits).map(|(_, unit)| due(unit)).min()
     }
 
-    /// Does nothing come of waiting: is what there is not to be brought in place?
+    /// Returns whether waiting is of no use: all units that are left could not be brought in place.
     pub(super) fn is_stuck(&self) -> bool {
         self.units.values().all(|unit| unit.not_before.is_some() && !unit.asked)
     }
 
-    /// Is there something that could not be brought in place, and is tried again later?
+    /// Returns whether a unit could not be brought in place and is tried again later.
     pub(super) fn has_put_off(&self) -> bool {
         self.units.values().any(|unit| unit.not_before.is_some())
     }
@@ -340,7 +340,7 @@ impl DirtyPages {
         self.of_unit(unit.start).map(segment).collect()
     }
 
-    /// Are there any in this row of a unit?
+    /// Returns whether this row of a unit has any.
     pub(super) fn has_row(&self, start: u64, row: u32) -> bool {
         self.of_unit(start).any(|((_, _, dirty), _)| *dirty == row)
     }
@@ -371,8 +371,8 @@ impl DirtyPages {
     }
 }
 
-/// May these be left to be written later? Not parts of pages, and not what is written with
-/// nothing read anyway.
+/// Returns whether these may be left to be written later. Not parts of pages, and not what is
+/// written with nothing read anyway.
 fn suits(segments: &[Segment], full_sectors: u64) -> bool {
     const BLOCK: u32 = BLOCK_SECTORS as u32;
     let whole = |segment: &Segment| {

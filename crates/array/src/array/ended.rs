@@ -1,11 +1,11 @@
-//! What is done about jobs: what they have found, and what follows when they are done.
+//! Results of jobs, and the steps that follow when jobs are done.
 //!
 //! Sectors that cannot be read are rewritten from the rest of their stripe or another copy, and
 //! read again: only then are they called corrected.
 
 use super::Array;
 use super::compare::Mismatch;
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Write};
 use super::jobs::JobEvent;
 use super::mending::Unread;
 use super::recording::Way;
@@ -16,7 +16,7 @@ use crate::plan::parity::Segment;
 use crate::{IoOp, RequestError, SECTOR_BYTES};
 
 impl Array {
-    /// Does what a job asks for.
+    /// Carries out the request of a job.
     pub(super) fn follow(&mut self, mut event: Option<JobEvent>) {
         while let Some(next) = event {
             event = match next {
@@ -52,7 +52,7 @@ impl Array {
     fn end_job(&mut self, index: usize, result: Result<(), RequestError>) {
         self.lane.cache_ends(index, result.is_ok());
         let mut job = self.jobs.remove(&mut self.lane, index);
-        let (start, end) = job.kind.range(&self.lane.map);
+        let (start, end) = job.kind.range();
         let kept_open = self.logging.leave_pages(&mut self.lane, &mut job, index, result);
         if job.write_begun() {
             if !kept_open {
@@ -78,7 +78,7 @@ impl Array {
         }
         let Self { lane, requests, jobs, .. } = self;
         match &job.kind {
-            Kind::Write { requests: waiting, .. } => {
+            Kind::Write(Write { requests: waiting, .. }) => {
                 for request in waiting {
                     requests.piece_done(lane, jobs, *request, result);
                 }
@@ -130,14 +130,14 @@ impl Array {
         }
     }
 
-    /// What a job wrote to stripes has sums of all their data.
+    /// Reports that stripes which a job wrote have sums of all their data.
     fn note_fitting(&mut self, job: &Job) {
         if !self.lane.map.has_parity() || !self.lane.keeper().has_to_resync() {
             return;
         }
         match &job.kind {
-            Kind::Write { .. } if matches!(job.way, Way::Back(_)) => {}
-            Kind::Write { unit, segments, .. } => {
+            Kind::Write(Write { way: Way::Back(_), .. }) => {}
+            Kind::Write(Write { unit, segments, .. }) => {
                 for Segment { rows, .. } in segments {
                     let start = unit.start + u64::from(rows.start);
                     let end = unit.start + u64::from(rows.end);
@@ -151,7 +151,7 @@ impl Array {
         }
     }
 
-    /// What a job wrote, data or parity, is no longer bad.
+    /// Reports that sectors which a job wrote, data or parity, are no longer bad.
     fn note_rewritten(&mut self, job: &Job) {
         if !self.lane.keeper().doubts_any() {
             return;

@@ -18,7 +18,7 @@ pub(super) struct PutOff {
     pub(super) owner: Owner,
 }
 
-/// What members have no room for, and must be written.
+/// Writes that must land and for which members have no room.
 #[derive(Debug, Default)]
 pub(super) struct PutOffs(pub(super) Vec<PutOff>);
 
@@ -34,7 +34,7 @@ impl PutOffs {
     }
 }
 
-/// Must this be written, or a member be called faulty?
+/// Returns whether this must be written, or its member be called faulty.
 pub(super) fn must_land(lane: &Lane, owner: Owner) -> bool {
     match owner {
         Owner::Meta { .. } => true,

@@ -1,12 +1,11 @@
-//! What is true of a local array whenever [`poll`](crate::Machine::poll) has got empty. The
+//! Invariants of a local array, true whenever [`poll`](crate::Machine::poll) has got empty. The
 //! simulator looks after every event: what is broken here shows long before a wrong byte does.
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Job, Kind, Stage};
+use super::job::{Job, Kind, Stage, Write};
 use super::jobs::Jobs;
 use super::lane::Lane;
-use super::map::Map;
 use super::recording::Way;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
@@ -14,7 +13,7 @@ use super::write_log::WriteLog;
 use crate::Machine;
 use crate::keeper::Carried;
 
-/// Who waits for how much of the I/O, the computations and the writes that wait for room.
+/// Counts, for each waiting part, the I/O, computations and writes without room that it waits for.
 #[derive(Default)]
 struct Waiting {
     /// By index.
@@ -24,21 +23,21 @@ struct Waiting {
     /// Parts of the keeper's update, and those of them that have a page.
     updates: usize,
     pages: usize,
-    /// Those in flight.
+    /// The number of I/Os in flight.
     ios: usize,
 }
 
 impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
-        jobs_hold_locks(&self.jobs, &self.lane.map)?;
+        jobs_hold_locks(&self.jobs)?;
         jobs_wait(&self.jobs, &self.logging.log, &self.lane, &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         scratch_is_somewhere(self, &waiting)?;
         dirty_memory_is_somewhere(self)?;
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
-            let (start, end) = job.kind.range(&self.lane.map);
+            let (start, end) = job.kind.range();
             job.write_begun().then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
         };
         let unit_sectors = self.lane.map.unit_sectors();
@@ -78,7 +77,7 @@ impl Array {
         self.put_offs.0.iter().for_each(|put_off| waiting.count(put_off.owner));
         for (_, job) in self.jobs.iter() {
             match &job.kind {
-                Kind::Write { requests, .. } => {
+                Kind::Write(Write { requests, .. }) => {
                     requests.iter().for_each(|request| add(&mut waiting.requests, *request));
                 }
                 Kind::MirrorWrite { request, .. }
@@ -104,9 +103,9 @@ impl Array {
         if waiting.ios == 0 && self.put_offs.0.is_empty() && !self.meta_writes.is_empty() {
             return Err("metadata wait for a page that nobody has".to_owned());
         }
-        let grows = |(start, index): (&u64, &usize)| match self.jobs.find(*index)?.kind {
-            Kind::Write { unit, .. } => (unit.start == *start).then_some(()),
-            _ => None,
+        let grows = |(start, index): (&u64, &usize)| {
+            let write = self.jobs.find(*index)?.write()?;
+            (write.unit.start == *start).then_some(())
         };
         if self.jobs.open_units.iter().any(|open| grows(open).is_none()) {
             return Err("a unit grows that no job writes".to_owned());
@@ -119,7 +118,7 @@ impl Array {
     }
 }
 
-/// What is under way comes to its end: by an answer, by a deadline, or by a command.
+/// Checks that all work under way comes to its end: by an answer, by a deadline, or by a command.
 pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
     let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
     // What was asked of the array waits for a time only to be gathered with more, and for what
@@ -152,7 +151,7 @@ fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> 
 
 /// Memory for dirty pages is free, or a page's, or with somebody who has it filled.
 fn dirty_memory_is_somewhere(array: &Array) -> Result<(), String> {
-    let left = |job: &Job| match &job.way {
+    let left = |job: &Job| match job.way() {
         Way::Back(pages) => pages.len(),
         Way::Through | Way::Destage => 0,
     };
@@ -166,13 +165,13 @@ fn dirty_memory_is_somewhere(array: &Array) -> Result<(), String> {
 }
 
 /// Each job holds, or waits for, the lock of its range, and no other is held.
-fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
+fn jobs_hold_locks(jobs: &Jobs) -> Result<(), String> {
     jobs.locks.check()?;
     let mut held = 0;
     for (index, job) in jobs.iter() {
         let expected = match job.stage {
             Stage::Staged => None,
-            stage => Some((job.kind.range(map), stage != Stage::Locking)),
+            stage => Some((job.kind.range(), stage != Stage::Locking)),
         };
         let found = jobs.locks.held_by(index);
         if found != expected {

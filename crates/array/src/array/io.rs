@@ -6,7 +6,7 @@ use slab::Slab;
 
 use crate::{Buf, IoId, IoOp, MemberId};
 
-/// Who gets the answer.
+/// The part of the array that gets the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A read that needs no plan.
@@ -21,18 +21,18 @@ pub(crate) enum Owner {
     PartialParity(PartialParityIo),
     /// The journal.
     Journal(JournalIo),
-    /// What is brought in place when the array starts.
+    /// The recovery, which brings in place what a log told when the array starts.
     Recovery(RecoveryIo),
     /// A page that is read from the journal into the memory for dirty pages, by its number.
     Loading(usize),
     /// A part of a read of a read-only array, by the number of the read.
     Overlay(usize),
-    /// It was given up; what was in flight for is told already.
+    /// Abandoned: its owner was already informed.
     Nobody,
 }
 
 impl Owner {
-    /// Is it the log of writes, or what brings in place or lays over what a log told?
+    /// Returns whether this is the log of writes, or brings in place or lays over what a log told.
     pub(crate) const fn is_log(self) -> bool {
         match self {
             Self::PartialParity(_)
@@ -49,7 +49,7 @@ impl Owner {
     }
 }
 
-/// What partial parity logs ask for.
+/// I/O and computations of the partial parity logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartialParityIo {
     /// The writing of a unit, or the clearing of its area, on this member.
@@ -60,7 +60,7 @@ pub(crate) enum PartialParityIo {
     Flush,
 }
 
-/// What a journal asks for.
+/// I/O and computations of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalIo {
     /// A page that was recorded without parity is read, to be recorded anew.
@@ -73,7 +73,7 @@ pub(crate) enum JournalIo {
     Flush,
 }
 
-/// What a recovery asks for.
+/// I/O and computations of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryIo {
     /// I/O or a computation of a step, by its number.
@@ -103,7 +103,7 @@ pub(super) struct Entry {
 pub(crate) struct Ios {
     entries: Slab<(u64, Entry)>,
     generation: u64,
-    /// Those that somebody waits for.
+    /// The number of those that somebody waits for.
     pub(crate) in_flight: usize,
     /// To be given up: their members have failed.
     pub(crate) abandoning: VecDeque<IoId>,
@@ -131,13 +131,13 @@ impl Ios {
         entry
     }
 
-    /// What is in flight on this member is to be given up.
+    /// Puts all I/O in flight on this member up for abandoning.
     pub(crate) fn give_up(&mut self, id: MemberId) {
         let waiting: Vec<IoId> = self.waiting_on(id).collect();
         self.abandoning.extend(waiting);
     }
 
-    /// What somebody waits for on this member.
+    /// Lists the I/O on this member that somebody waits for.
     fn waiting_on(&self, id: MemberId) -> impl Iterator<Item = IoId> + '_ {
         let waiting = move |entry: &Entry| {
             entry.owner != Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
@@ -153,7 +153,7 @@ impl Ios {
         self.entries.iter().filter(|(_, (_, entry))| entry.member.is_some()).count()
     }
 
-    /// Whom the answers are for, and on which member.
+    /// Lists the owners of all answers that are due, each with the member.
     pub(crate) fn owners(&self) -> impl Iterator<Item = (Owner, Option<MemberId>)> + '_ {
         self.entries.iter().map(|(_, (_, entry))| (entry.owner, entry.member.map(|(id, _)| id)))
     }
@@ -169,7 +169,7 @@ impl Ios {
         Some((std::mem::replace(&mut entry.owner, Owner::Nobody), id, op))
     }
 
-    /// Is anything on this member not answered that was given up?
+    /// Returns whether I/O on this member was given up and is not answered.
     pub(crate) fn abandoned_on(&self, id: MemberId) -> bool {
         self.entries.iter().any(|(_, (_, entry))| {
             entry.owner == Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)

@@ -18,20 +18,21 @@ use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{RoleView, Run, Strips, Taken};
-use crate::{Buf, Instant, IoOp, MemberId, RequestError};
+use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
-/// What a job is for.
+/// The purpose of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// New contents for parts of one unit of a stripe with parity. Grows until it is planned.
-    Write { unit: Unit, segments: Vec<Segment>, requests: Vec<usize> },
+    /// New contents for parts of one unit of a stripe with parity.
+    Write(Write),
     /// New contents for a range of a mirror.
     MirrorWrite { request: usize, sector: u64, sectors: u64, source: Source },
     /// Zeroes for whole stripes with parity.
     ZeroStripes { request: usize, start: u64, end: u64, unmap: bool },
-    /// A read that needs reconstruction or another copy. Array sector, within one unit. A larger
-    /// read failed on `prefer`: it is asked again, to find out which unit cannot be read.
-    Read { request: usize, sector: u64, buf: Buf, prefer: Option<MemberId> },
+    /// A read that needs reconstruction or another copy, within one unit. `sector` is of the array,
+    /// `start` its place in sync space. A larger read failed on `prefer`: it is asked again, to
+    /// find out which unit cannot be read.
+    Read { request: usize, sector: u64, start: u64, buf: Buf, prefer: Option<MemberId> },
     /// Rebuild these members' strips of a unit.
     Rebuild { unit: Unit, targets: Vec<MemberId> },
     /// Rewrite a unit that a member holds and could not read, and read it again.
@@ -39,28 +40,75 @@ pub(crate) enum Kind {
     /// Compare what a member was given of a unit with what the others say.
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
-    Check { unit: Unit, fix: Fix },
+    Check(Check),
+}
+
+/// A write of parts of one unit. The write grows until it is planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) unit: Unit,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) requests: Vec<usize>,
+    /// More of a sequential stream is likely to fill this unit until then.
+    pub(crate) hold_until: Option<Instant>,
+    /// A sequential stream writes this unit.
+    pub(super) in_stream: bool,
+    /// The unit was written not long ago.
+    pub(super) seen: bool,
+    /// When it asked members for what it reads.
+    pub(super) read_at: Option<Instant>,
+    /// The segments, made whole blocks of 4 KiB for a journal; or dirty pages.
+    pub(super) whole_blocks: Option<Vec<Segment>>,
+    pub(super) way: Way,
+}
+
+/// A comparison of a unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub(crate) unit: Unit,
+    pub(crate) fix: Fix,
+    /// The unit was made readable before.
+    pub(crate) again: bool,
+    pub(crate) state: Comparison,
+}
+
+impl Check {
+    /// A comparison that is not begun.
+    pub(super) const fn new(unit: Unit, fix: Fix) -> Self {
+        Self { unit, fix, again: false, state: Comparison::None }
+    }
+}
+
+/// The stage of a comparison.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Comparison {
+    /// Nothing, or what brings the unit in line.
+    #[default]
+    None,
+    /// The strips that were read are compared.
+    Compares(Compared),
+    /// The unit is made readable, to be compared then: these from parity that may not fit.
+    Mends(Vec<Unread>),
+    /// There is nothing to compare the unit with.
+    Alone,
 }
 
 impl Kind {
     /// The range of sync space a job locks.
-    pub(super) fn range(&self, map: &Map) -> (u64, u64) {
+    pub(super) fn range(&self) -> (u64, u64) {
         match *self {
-            Self::Write { unit, .. }
+            Self::Write(Write { unit, .. })
             | Self::Rebuild { unit, .. }
             | Self::Mend { unit, .. }
             | Self::Verify { unit, .. }
-            | Self::Check { unit, .. } => (unit.start, unit.end()),
+            | Self::Check(Check { unit, .. }) => (unit.start, unit.end()),
             Self::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
             Self::ZeroStripes { start, end, .. } => (start, end),
-            Self::Read { sector, buf, .. } => {
-                let start = map.sync_sector(sector);
-                (start, start + u64::from(buf.len) / crate::SECTOR_BYTES)
-            }
+            Self::Read { start, buf, .. } => (start, start + u64::from(buf.len) / SECTOR_BYTES),
         }
     }
 
-    /// How much of a strip a job of this kind uses at most, from the first byte on.
+    /// Returns how much of a strip a job of this kind uses at most, from the first byte on.
     fn part_bytes(&self) -> u32 {
         match self {
             Self::Read { buf, .. } => buf.len.next_multiple_of(PAGE_BYTES).min(UNIT_BYTES),
@@ -69,9 +117,10 @@ impl Kind {
     }
 
     /// Strips of scratch a job of this kind may take.
-    fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
+    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
         match self {
-            Self::Write { .. } if log == LogKind::Journal => {
+            Self::Write(Write { way: Way::Back(_), .. }) => 0,
+            Self::Write(_) if log == LogKind::Journal => {
                 recorded_strips(map.geometry.raid_disks() as usize)
             }
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
@@ -95,7 +144,7 @@ pub(crate) enum Stage {
     Locking,
     /// The members are to know of this write.
     Metadata(u64),
-    /// It waits until dirty pages are in place.
+    /// Dirty pages have to go in place first.
     Room,
     Scratch,
     /// Its plan is carried out.
@@ -104,7 +153,7 @@ pub(crate) enum Stage {
     Recording,
 }
 
-/// How to go on after the comparison of a unit.
+/// The way to go on after the comparison of a unit.
 #[derive(Clone, Debug)]
 pub(crate) enum Compared {
     /// `missing`: a strip that no member holds, computed from the first sum it is part of.
@@ -120,38 +169,17 @@ pub(crate) enum Compared {
 pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) fua: bool,
-    /// More of a sequential stream is likely to fill this unit until then.
-    pub(crate) hold_until: Option<Instant>,
-    /// A sequential stream writes this unit.
-    pub(super) in_stream: bool,
-    /// Where it writes a part of stripes: the unit was written not long ago.
-    pub(super) seen: bool,
-    /// When it asked members for what it reads.
-    pub(super) read_at: Option<Instant>,
     pub(crate) stage: Stage,
     pub(crate) run: Run,
     pub(crate) taken: Option<Taken>,
-    pub(crate) compared: Option<Compared>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
     pub(crate) avoid: Vec<MemberId>,
     pub(crate) unread: Vec<mending::Unread>,
     pub(crate) write_failed: Option<RequestError>,
     /// Where in sync space background work has it in its books.
     pub(crate) place: u64,
-    /// It does not compare the unit, but makes it readable to be compared.
-    pub(crate) incomplete: bool,
-    /// What it makes readable from parity that may not fit.
-    pub(crate) trusted: Vec<Unread>,
-    /// There is nothing to compare the unit with.
-    pub(crate) alone: bool,
-    /// The unit was made readable before.
-    pub(crate) again: bool,
     /// A read that was given up may still write into the buffer of the request.
     pub(crate) buffer_held: bool,
-    /// The segments of a write, made whole blocks of 4 KiB for a journal; or dirty pages.
-    pub(crate) whole_blocks: Option<Vec<Segment>>,
-    /// How a write of stripes is carried out.
-    pub(super) way: Way,
 }
 
 impl Job {
@@ -159,56 +187,65 @@ impl Job {
         Self {
             kind,
             fua,
-            hold_until: None,
-            in_stream: false,
-            seen: false,
-            read_at: None,
             stage: Stage::Staged,
             run: Run::default(),
             taken: None,
-            compared: None,
             avoid: Vec::new(),
             unread: Vec::new(),
             write_failed: None,
             place: 0,
-            incomplete: false,
-            trusted: Vec::new(),
-            alone: false,
-            again: false,
             buffer_held: false,
-            whole_blocks: None,
-            way: Way::Through,
         }
     }
 
-    /// Strips of scratch it may take.
-    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
-        match self.way {
-            Way::Back(_) => 0,
-            _ => self.kind.strips_needed(map, log),
+    /// The write of a unit that it is, if it is one.
+    pub(super) const fn write(&self) -> Option<&Write> {
+        if let Kind::Write(write) = &self.kind { Some(write) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub(super) const fn write_mut(&mut self) -> Option<&mut Write> {
+        if let Kind::Write(write) = &mut self.kind { Some(write) } else { None }
+    }
+
+    /// Returns how it is carried out.
+    pub(super) const fn way(&self) -> &Way {
+        match &self.kind {
+            Kind::Write(write) => &write.way,
+            _ => &Way::Through,
         }
     }
 
-    /// What a plan for it is made with, once it has these strips.
+    /// Takes out the strips that were read of a unit and are compared now.
+    pub(super) fn take_compared(&mut self) -> Option<Compared> {
+        let Kind::Check(check) = &mut self.kind else { return None };
+        match std::mem::take(&mut check.state) {
+            Comparison::Compares(compared) => Some(compared),
+            state => {
+                check.state = state;
+                None
+            }
+        }
+    }
+
+    /// Returns the memory that a plan for it is made with, once it has these strips.
     pub(super) fn taken(&self, strips: Strips, answers: Answers) -> Taken {
         Taken::in_parts(strips, self.kind.part_bytes(), answers)
     }
 
     /// Changes user data, so the superblocks and the bitmap must say so first.
     pub(super) const fn writes_data(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
-        )
+        matches!(self.kind, Kind::Write(_) | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. })
     }
 
-    /// What of it this log is to have before it is carried out.
+    /// Returns the changes that this log is to have before they are carried out.
     pub(super) fn recorded(&self, log: LogKind) -> Option<Recorded<'_>> {
         match (log, &self.kind) {
-            (LogKind::PartialParity | LogKind::Journal, Kind::Write { unit, segments, .. }) => {
-                let segments = self.whole_blocks.as_ref().unwrap_or(segments);
+            (LogKind::PartialParity | LogKind::Journal, Kind::Write(write)) => {
+                let Write { unit, segments, whole_blocks, way, .. } = write;
+                let segments = whole_blocks.as_ref().unwrap_or(segments);
                 let sums = &self.run.plan().sums;
-                Some(Recorded::Write { start: unit.start, segments, sums, way: &self.way })
+                Some(Recorded::Write { start: unit.start, segments, sums, way })
             }
             (LogKind::PartialParity | LogKind::Journal, &Kind::ZeroStripes { start, end, .. }) => {
                 Some(Recorded::Zeroes { start, end })
@@ -220,25 +257,25 @@ impl Job {
         }
     }
 
-    /// Is it there to bring dirty pages in place, and nothing else?
+    /// Returns whether its only purpose is to bring dirty pages in place.
     pub(super) fn only_destages(&self) -> bool {
-        matches!(&self.kind, Kind::Write { segments, .. } if segments.is_empty())
+        self.write().is_some_and(|write| write.segments.is_empty())
     }
 
-    /// Is it in the keeper's books as a write that has begun?
+    /// Returns whether the keeper's books have it as a write that has begun.
     pub(super) const fn write_begun(&self) -> bool {
         self.writes_data() && !matches!(self.stage, Stage::Staged | Stage::Locking)
     }
 
-    /// Is this a unit that, not done as a whole, is done block by block?
+    /// Returns whether this is a unit that, not done as a whole, is done block by block.
     pub(super) fn goes_on_in_blocks(&self) -> bool {
         match self.kind {
-            Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } => too_high_to_tell(unit),
+            Kind::Rebuild { unit, .. } | Kind::Check(Check { unit, .. }) => too_high_to_tell(unit),
             _ => false,
         }
     }
 
-    /// Is this a read into the buffer of a request?
+    /// Returns whether this is a read into the buffer of a request.
     pub(super) fn reads_into(&self, op: IoOp) -> bool {
         match (&self.kind, op) {
             (Kind::Read { buf, .. }, IoOp::Read { buf: to, .. }) => buf.overlaps(to),
@@ -248,16 +285,12 @@ impl Job {
 
     /// New contents gathered so far, over all strips of the unit.
     pub(crate) fn gathered_sectors(&self) -> u64 {
-        match &self.kind {
-            Kind::Write { segments, .. } => {
-                segments.iter().map(|segment| u64::from(segment.rows.sectors())).sum()
-            }
-            _ => 0,
-        }
+        let segments = self.write().map_or(&[][..], |write| &write.segments);
+        segments.iter().map(|segment| u64::from(segment.rows.sectors())).sum()
     }
 }
 
-/// Is there more in a unit than is judged at once?
+/// Returns whether a unit holds more than is judged at once.
 pub(super) fn too_high_to_tell(unit: Unit) -> bool {
     u64::from(unit.sectors) > BLOCK_SECTORS
 }

@@ -1,23 +1,26 @@
-//! The reads and writes of a job's plan, issued to members. Those of writes to stripes go by what
-//! is kept of their unit.
+//! The reads and writes of a job's plan, issued to members. Reads and writes of a write to stripes
+//! go by the strips that are kept of their unit.
 
 use std::ops::Range;
 
 use super::io::Owner;
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Write};
 use super::lane::Lane;
 use super::recording::LogKind;
 use crate::keeper::Unit;
 use crate::plan::{MemberIo, Rows, copied};
 use crate::{IoOp, Outcome, SECTOR_BYTES};
 
-/// Issues these reads of a job. What is kept is copied instead.
+/// Issues these reads of a job. Strips that are kept are copied instead.
 pub(super) fn read(lane: &mut Lane, job: &mut Job, index: usize, which: Range<usize>) {
     let unit = written_unit(lane, job);
     if let Some(unit) = unit
         && lane.cache.reads_wait
     {
-        job.seen |= lane.cache.see(unit);
+        let seen = lane.cache.see(unit);
+        if let Some(write) = job.write_mut() {
+            write.seen |= seen;
+        }
     }
     for at in which {
         let io = job.run.plan().reads[at];
@@ -32,14 +35,14 @@ pub(super) fn read(lane: &mut Lane, job: &mut Job, index: usize, which: Range<us
 /// own.
 fn written_unit(lane: &Lane, job: &Job) -> Option<Unit> {
     match &job.kind {
-        Kind::Write { unit, .. } if lane.log != LogKind::Journal => Some(*unit),
+        Kind::Write(Write { unit, .. }) if lane.log != LogKind::Journal => Some(*unit),
         _ => None,
     }
 }
 
-/// Is more of this unit likely to be written soon?
+/// Returns whether more of this unit is likely to be written soon.
 fn is_kept(lane: &Lane, job: &Job) -> bool {
-    lane.cache.reads_wait && (job.seen || job.in_stream)
+    lane.cache.reads_wait && job.write().is_some_and(|write| write.seen || write.in_stream)
 }
 
 /// One read of a write. For a stream, the rest of the strip is read along.
@@ -53,24 +56,32 @@ fn read_of_unit(lane: &mut Lane, job: &mut Job, index: usize, unit: Unit, io: Me
             return lane.issue_compute(copied(kept, buf), Owner::Job(index));
         }
         let is_whole = lane.keeper().members().degraded() == 0 && !lane.keeper().doubts_any();
-        let rest = if job.in_stream && is_whole { unit.sectors } else { rows.end };
+        let in_stream = job.write().is_some_and(|write| write.in_stream);
+        let rest = if in_stream && is_whole { unit.sectors } else { rows.end };
         let wide = Rows::new(rows.start, rest);
         if is_kept(lane, job)
             && let Some(to) = lane.cache.keep(&mut lane.pool, index, key, wide, true)
         {
             job.run.compute_first(copied(to.slice(0, buf.len), buf));
             let op = IoOp::Read { sector, buf: to };
-            job.read_at = Some(lane.keeper().now());
+            note_read(lane, job);
             return lane.issue(member, op, Owner::Job(index));
         }
     }
-    job.read_at = Some(lane.keeper().now());
+    note_read(lane, job);
     lane.issue(member, op, Owner::Job(index));
 }
 
-/// What a write reads has come.
+/// Notes when a write asks members for what it reads.
+fn note_read(lane: &Lane, job: &mut Job) {
+    if let Some(write) = job.write_mut() {
+        write.read_at = Some(lane.keeper().now());
+    }
+}
+
+/// Notes that the data a write reads have come.
 pub(super) fn has_read(lane: &mut Lane, job: &mut Job) {
-    if let Some(asked) = job.read_at.take() {
+    if let Some(asked) = job.write_mut().and_then(|write| write.read_at.take()) {
         lane.cache.reads_wait = lane.keeper().now() > asked;
     }
 }
@@ -79,7 +90,7 @@ pub(super) fn has_read(lane: &mut Lane, job: &mut Job) {
 pub(super) fn write(lane: &mut Lane, job: &mut Job, index: usize) {
     let unit = written_unit(lane, job);
     if unit.is_none() {
-        let (start, end) = job.kind.range(&lane.map);
+        let (start, end) = job.kind.range();
         let first = start - start % lane.map.unit_sectors();
         lane.cache.forget_units(&mut lane.pool, first, end);
     }

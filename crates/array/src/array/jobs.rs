@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::compare::{Mismatch, Outcome};
 use super::io::Owner;
-use super::job::{Job, Kind, Stage};
+use super::job::{Job, Kind, Stage, Write};
 use super::job_io::{has_read, read, write};
 use super::lane::Lane;
 use super::locks::Locks;
@@ -20,12 +20,12 @@ use crate::plan::parity::Segment;
 use crate::plan::{Next, Plan, Run, Stage as RunStage};
 use crate::{Instant, MemberId, RequestError};
 
-/// What the array is to do about a job.
+/// The next step that the array is to take for a job.
 #[must_use]
 pub(super) enum JobEvent {
-    /// It is done: [`Jobs::remove`] is due.
+    /// The job is done: [`Jobs::remove`] is due.
     Ended(usize, Result<(), RequestError>),
-    /// What it writes is to be recorded in the log; then [`Jobs::write`] is due.
+    /// Its changes are to be recorded in the log; then [`Jobs::write`] is due.
     Record(usize),
     /// The dirty pages of its unit are in place; then [`Jobs::plan_rest`] is due.
     Destaged(usize),
@@ -40,7 +40,7 @@ pub(super) enum JobEvent {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     table: Slab<Job>,
-    /// Those that wait for nothing: they can go on.
+    /// Jobs that wait for nothing: they can go on.
     pub(super) ready: VecDeque<usize>,
     /// Writes of units not yet started, and those that may still grow, by unit.
     pub(super) staged: VecDeque<usize>,
@@ -49,12 +49,12 @@ pub(super) struct Jobs {
     pub(super) more_expected: bool,
     pub(super) meta_waiters: Vec<usize>,
     pub(super) scratch_waiters: VecDeque<usize>,
-    /// Those that wait until dirty pages are in place.
+    /// Jobs that wait until dirty pages are in place.
     pub(super) room_waiters: Vec<usize>,
     pub(super) locks: Locks,
     /// The memory of a list of those that were granted a lock.
     granted: Vec<usize>,
-    /// What was found out about the codes of stripes.
+    /// Results of earlier questions about the codes of stripes.
     answers: Answers,
     spare: Spare,
 }
@@ -80,7 +80,7 @@ impl Jobs {
         self.table.get(index)
     }
 
-    /// Is I/O on this member planned?
+    /// Returns whether I/O on this member is planned.
     pub(super) fn mention(&self, id: MemberId) -> bool {
         self.table.iter().any(|(_, job)| {
             let plan = job.run.plan();
@@ -112,7 +112,7 @@ impl Jobs {
     ) -> usize {
         if let Some(&open) = self.open_units.get(&unit.start) {
             let job = &mut self.table[open];
-            if let Kind::Write { segments, requests, .. } = &mut job.kind
+            if let Kind::Write(Write { segments, requests, .. }) = &mut job.kind
                 && !segments.iter().any(|held| overlap(held, &segment))
             {
                 segments.push(segment);
@@ -125,11 +125,12 @@ impl Jobs {
             }
         }
         let mut kind = self.spare.write(unit);
-        if let Kind::Write { segments, requests, .. } = &mut kind {
-            segments.push(segment);
-            requests.push(request);
+        if let Kind::Write(write) = &mut kind {
+            write.segments.push(segment);
+            write.requests.push(request);
+            write.hold_until = hold_until;
         }
-        let index = self.table.insert(Job { hold_until, ..Job::new(kind, fua) });
+        let index = self.table.insert(Job::new(kind, fua));
         self.staged.push_back(index);
         self.open_units.insert(unit.start, index);
         index
@@ -146,7 +147,8 @@ impl Jobs {
         for _ in 0..self.staged.len() {
             let Some(index) = self.staged.pop_front() else { return };
             let job = self.get(index);
-            let held = !hurry && job.hold_until.is_some_and(|until| keeper.now() < until);
+            let hold_until = job.write().and_then(|write| write.hold_until);
+            let held = !hurry && hold_until.is_some_and(|until| keeper.now() < until);
             if held && job.gathered_sectors() < full {
                 self.staged.push_back(index);
             } else {
@@ -157,10 +159,11 @@ impl Jobs {
 
     /// When a gathered write has waited long enough.
     pub(super) fn hold_deadline(&self) -> Option<Instant> {
-        self.staged.iter().filter_map(|index| self.get(*index).hold_until).min()
+        let writes = self.staged.iter().filter_map(|index| self.get(*index).write());
+        writes.filter_map(|write| write.hold_until).min()
     }
 
-    /// Those that waited for superblocks or bitmap go on, where the members have them now.
+    /// Lets jobs go on that waited for superblocks or bitmap, where the members have them now.
     pub(super) fn updated(&mut self, lane: &Lane) {
         let Self { table, ready, meta_waiters, .. } = self;
         meta_waiters.retain(|index| {
@@ -194,7 +197,7 @@ impl Jobs {
     pub(super) fn advance(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         match self.get(index).stage {
             Stage::Staged => {
-                let (start, end) = self.get(index).kind.range(&lane.map);
+                let (start, end) = self.get(index).kind.range();
                 self.get_mut(index).stage = Stage::Locking;
                 if !self.locks.request(start, end, index) {
                     return None;
@@ -214,10 +217,10 @@ impl Jobs {
             return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
         }
         if job.writes_data() {
-            let (start, end) = job.kind.range(&lane.map);
-            let write = lane.begin_write(start, end);
-            job.stage = Stage::Metadata(write);
-            if !lane.keeper().may_start(write) {
+            let (start, end) = job.kind.range();
+            let begun = lane.begin_write(start, end);
+            job.stage = Stage::Metadata(begun.number);
+            if !begun.may_start {
                 self.meta_waiters.push(index);
                 return None;
             }
@@ -227,7 +230,7 @@ impl Jobs {
 
     /// A write grows no more.
     fn close(&mut self, index: usize) {
-        if let Kind::Write { unit, .. } = self.table[index].kind
+        if let Kind::Write(Write { unit, .. }) = self.table[index].kind
             && self.open_units.get(&unit.start) == Some(&index)
         {
             self.open_units.remove(&unit.start);
@@ -237,20 +240,21 @@ impl Jobs {
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = &mut self.table[index];
-        if let Kind::Write { unit, segments, .. } = &job.kind
+        if let Kind::Write(write) = &mut job.kind
             && lane.log == LogKind::Journal
         {
             let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
             let healthy = lane.is_healthy();
-            let Some(way) = lane.dirty.way(index, *unit, segments, healthy, full) else {
+            let Some(way) = lane.dirty.way(index, write.unit, &write.segments, healthy, full)
+            else {
                 job.stage = Stage::Room;
                 self.room_waiters.push(index);
                 return None;
             };
-            job.way = way;
+            write.way = way;
         }
-        let needed = job.strips_needed(&lane.map, lane.log);
-        let destages = job.way == Way::Destage;
+        let needed = job.kind.strips_needed(&lane.map, lane.log);
+        let destages = *job.way() == Way::Destage;
         let Some(strips) = lane.take_strips(needed, destages) else {
             job.stage = Stage::Scratch;
             self.scratch_waiters.push_back(index);
@@ -279,7 +283,7 @@ impl Jobs {
         }
     }
 
-    /// Does what comes next of a job's plan, until something has to be waited for.
+    /// Takes the next steps of a job's plan, until something has to be waited for.
     pub(super) fn go_on(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         loop {
             let job = self.get_mut(index);
@@ -298,7 +302,7 @@ impl Jobs {
                     return Some(JobEvent::Record(index));
                 }
                 Next::Write => write(lane, job, index),
-                Next::Done if matches!(job.way, Way::Back(_)) => {
+                Next::Done if matches!(job.way(), Way::Back(_)) => {
                     job.stage = Stage::Recording;
                     return Some(JobEvent::Record(index));
                 }
@@ -311,8 +315,10 @@ impl Jobs {
     /// The dirty pages of a write's unit are in place: plans the write itself.
     pub(super) fn plan_rest(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        job.whole_blocks = None;
-        job.way = Way::Through;
+        if let Some(write) = job.write_mut() {
+            write.whole_blocks = None;
+            write.way = Way::Through;
+        }
         if job.only_destages() {
             return Some(JobEvent::Ended(index, Ok(())));
         }
@@ -325,11 +331,11 @@ impl Jobs {
         let job = self.get_mut(index);
         job.stage = Stage::Running;
         // Without the journal, what was acknowledged is in memory alone until it is in place.
-        let over = lane.keeper().writes_over() && job.way != Way::Destage;
+        let over = lane.keeper().writes_over() && *job.way() != Way::Destage;
         if lane.keeper().has_failed() || over {
             return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
         }
-        if matches!(job.way, Way::Back(_)) {
+        if matches!(job.way(), Way::Back(_)) {
             return Some(JobEvent::Ended(index, Ok(())));
         }
         write(lane, job, index);
@@ -340,7 +346,7 @@ impl Jobs {
     /// mended.
     fn done(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        if let Some(compared) = job.compared.take() {
+        if let Some(compared) = job.take_compared() {
             return match lane.planner().compared(job, compared) {
                 Ok(Outcome { mismatch: Some(mismatch), plan }) => {
                     Some(JobEvent::Differs(index, mismatch, plan))
@@ -354,7 +360,7 @@ impl Jobs {
         } else {
             job.write_failed.map_or(Ok(()), Err)
         };
-        if result.is_ok() && job.way == Way::Destage {
+        if result.is_ok() && *job.way() == Way::Destage {
             return Some(JobEvent::Destaged(index));
         }
         let again = matches!(job.kind, Kind::Mend { .. }) && job.run.stage() == RunStage::Writing;
@@ -380,7 +386,8 @@ impl Jobs {
         }
         lane.cache_ends(index, false);
         let job = self.get_mut(index);
-        if std::mem::take(&mut job.in_stream) {
+        let was_wide = job.write_mut().map(|write| &mut write.in_stream);
+        if was_wide.is_some_and(std::mem::take) {
             // It may have been what was read along: each member is asked for what is needed alone.
             job.avoid.clear();
             job.unread.clear();

@@ -1,5 +1,5 @@
-//! What the parts of a local array share: the keeper, where bytes lie, I/O in flight, scratch, and
-//! the actions for the executor. No part sees another one but those below it.
+//! The state that the parts of a local array share: the keeper, where bytes lie, I/O in flight,
+//! scratch, and the actions for the executor. No part sees another one but those below it.
 
 use std::collections::VecDeque;
 
@@ -10,26 +10,35 @@ use super::planning::Planner;
 use super::recording::LogKind;
 use super::scratch::Pool;
 use super::stripe_cache::StripeCache;
+use crate::events::Fault;
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::plan::Strips;
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
-/// It belongs to the array, and every part gets it as an argument. The parts [see](Self::keeper)
-/// the keeper and [report](Self::report) to it; it is the array that drives it.
+/// The lane of an array: the array owns it, and every part gets it as an argument. The parts
+/// [see](Self::keeper) the keeper and [report](Self::report) to it; the array drives it.
 #[derive(Debug)]
 pub(super) struct Lane {
     keeper: Keeper,
     /// The number of the next write.
     next_write: u64,
     pub(super) map: Map,
-    /// What the log of writes asks of them.
+    /// The demands of the log of writes on them.
     pub(super) log: LogKind,
-    /// What its journal has that is not in place.
+    /// Pages of its journal that are not in place.
     pub(super) dirty: DirtyPages,
     pub(super) actions: VecDeque<Action>,
     pub(super) ios: Ios,
     pub(super) pool: Pool,
     pub(super) cache: StripeCache,
+}
+
+/// The keeper's answer to a write that begins.
+pub(super) struct BegunWrite {
+    /// The number by which the keeper knows the write.
+    pub(super) number: u64,
+    /// The members know of it: the write need not wait.
+    pub(super) may_start: bool,
 }
 
 impl Lane {
@@ -47,7 +56,7 @@ impl Lane {
         }
     }
 
-    /// What is to be seen of the keeper.
+    /// Returns the view of the keeper.
     pub(super) const fn keeper(&self) -> KeeperView<'_> {
         self.keeper.view()
     }
@@ -57,12 +66,12 @@ impl Lane {
         self.keeper.hear(report);
     }
 
-    /// May dirty pages go in place?
+    /// Returns whether dirty pages may go in place.
     pub(super) fn destages(&self) -> bool {
         !self.keeper().has_failed() && !self.keeper().is_read_only()
     }
 
-    /// Is no member missing, and is the array to go on being written to?
+    /// Returns whether all members are there and the array is to go on being written to.
     pub(super) fn is_healthy(&self) -> bool {
         let keeper = self.keeper();
         let over = keeper.has_failed() || keeper.writes_over() || keeper.is_stopping();
@@ -74,8 +83,8 @@ impl Lane {
         &mut self.keeper
     }
 
-    /// The keeper, driven with what it has to know: see [`Traffic`]. `plans`: does a job mean this
-    /// member?
+    /// The keeper, driven with what it has to know: see [`Traffic`]. `plans` tells whether a job
+    /// means this member.
     pub(super) fn drive_with(
         &mut self,
         quiet: bool,
@@ -86,12 +95,18 @@ impl Lane {
         drive(keeper, Traffic { quiet, plans, gave_up: &|id| ios.abandoned_on(id) });
     }
 
-    /// Asks whether a write may start in this range of sync space: the number it gets.
-    pub(super) fn begin_write(&mut self, start: u64, end: u64) -> u64 {
+    /// Asks whether a write may start in this range of sync space.
+    pub(super) fn begin_write(&mut self, start: u64, end: u64) -> BegunWrite {
         let number = self.next_write;
         self.next_write += 1;
         self.report(LaneReport::BeginWrite { number, start, end });
-        number
+        BegunWrite { number, may_start: self.keeper().may_start(number) }
+    }
+
+    /// Asks whether to wait for room on a member that has none.
+    pub(super) fn waits_for_room(&mut self, member: MemberId, fault: Fault) -> bool {
+        self.report(LaneReport::NoRoom(member, fault));
+        self.keeper().waits_for_room(member)
     }
 
     pub(super) const fn planner(&self) -> Planner<'_> {
@@ -128,7 +143,7 @@ impl Lane {
         self.cache.end(&mut self.pool, keeper.now(), job, well);
     }
 
-    /// What members hold may not be what was written, or read, before.
+    /// Drops all kept strips: members may not hold any longer what was written, or read, before.
     pub(super) fn members_change(&mut self) {
         self.cache.clear(&mut self.pool);
     }

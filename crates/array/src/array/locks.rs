@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// Who holds or waits: an index into the table of jobs.
+/// The holder of a range, or a job that waits for it: an index into the table of jobs.
 pub(crate) type Holder = usize;
 
 #[derive(Clone, Copy, Debug)]

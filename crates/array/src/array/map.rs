@@ -6,7 +6,7 @@ use crate::geometry::Geometry;
 use crate::keeper::Unit;
 use crate::level::Level;
 
-/// It never changes while the array runs.
+/// The map of an array, constant while the array runs.
 #[derive(Debug)]
 pub(super) struct Map {
     pub(super) geometry: Geometry,

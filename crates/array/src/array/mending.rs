@@ -1,4 +1,4 @@
-//! Which units are being rewritten because a member could not read them.
+//! Units that are being rewritten because a member could not read them.
 
 use crate::MemberId;
 use crate::events::Fault;
@@ -16,7 +16,7 @@ pub(crate) struct Unread {
 pub(super) struct Mending(Vec<(MemberId, Unit)>);
 
 impl Mending {
-    /// Is any part of this unit being rewritten on the member?
+    /// Returns whether any part of this unit is being rewritten on the member.
     pub(super) fn is_known(&self, id: MemberId, unit: Unit) -> bool {
         self.0
             .iter()

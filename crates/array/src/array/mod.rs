@@ -5,7 +5,8 @@
 //! - `requests` cuts requests into pieces; `jobs` takes those that need a lock, a plan or metadata
 //!   through their stages; `planning` and `compare` make their plans. These own their state, get
 //!   the `lane` as an argument, and see only what is below them.
-//! - `destage` is about data that a journal holds alone.
+//! - `recording` has the values that jobs hand to a log; `write_log` knows no job. `dirty` are the
+//!   pages that a journal holds alone, `destage` brings them in place.
 //! - The array connects them: `answers` takes in what I/O brings, `ended` does what jobs ask for,
 //!   `work` tells the keeper of background work, `carry_out` does what the keeper asks for.
 
@@ -69,9 +70,9 @@ use write_log::buffer_bytes;
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
 
-/// A running array over files and devices of this process. It owns the keeper, the requests, the
-/// I/O in flight, the locks of ranges, and the scratch: its part of the executor's arena. Members
-/// and bytes are the executor's, which carries out the [`Action`]s of the array.
+/// A running array over files and devices of this process. The array owns the keeper, the requests,
+/// the I/O in flight, the locks of ranges, and the scratch: its part of the executor's arena.
+/// Members and bytes are the executor's, which carries out the [`Action`]s of the array.
 ///
 /// Order of calls: [`scratch_bytes`](Self::scratch_bytes) says how much memory to set aside, in
 /// bytes, [`new`](Self::new) starts the machine, [`set_epoch`](Self::set_epoch) tells the time of
@@ -101,7 +102,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// How much scratch an array of this shape works well with.
+    /// Returns the amount of scratch an array of this shape works well with.
     #[must_use]
     pub fn scratch_bytes(config: &Config) -> u64 {
         let strips = config.superblock.raid_disks as usize + 2;
@@ -165,7 +166,7 @@ impl Array {
         self.lane.keeper_mut().lose_patience(now);
     }
 
-    /// Is there something to compare any part of the array with?
+    /// Returns whether any part of the array can be compared with something.
     pub(crate) fn is_comparable(&self) -> bool {
         self.lane.keeper().is_comparable()
     }

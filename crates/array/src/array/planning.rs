@@ -2,7 +2,7 @@
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
 use super::dirty::DirtyPages;
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Write};
 use super::map::Map;
 use super::recording::{LeftPage, LogKind, Way};
 use super::scratch::PAGE_BYTES;
@@ -16,7 +16,7 @@ use crate::plan::whole;
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, MemberId, RequestError, Role, SECTOR_BYTES};
 
-/// What makes plans: the members as they are now, and where bytes lie.
+/// The inputs of plans: the members as they are now, and where bytes lie.
 #[derive(Clone, Copy)]
 pub(super) struct Planner<'a> {
     pub(super) keeper: KeeperView<'a>,
@@ -76,9 +76,12 @@ impl Planner<'_> {
         let failed = self.keeper.has_failed();
         let lost = if failed { RequestError::Failed } else { RequestError::Medium };
         let lost = |Unrecoverable| lost;
-        match &job.kind {
-            Kind::Write { unit, segments, .. } => {
-                let mut view = self.stripe_view_in(memory.cells(), *unit, &job.avoid);
+        let Job { kind, avoid, fua, .. } = job;
+        let fua = *fua;
+        match kind {
+            Kind::Write(write) => {
+                let Write { unit, segments, whole_blocks, way, .. } = write;
+                let mut view = self.stripe_view_in(memory.cells(), *unit, avoid);
                 view.recorded = match log {
                     LogKind::None => false,
                     // The log for the stripe is that of the member which holds its parity.
@@ -86,7 +89,7 @@ impl Planner<'_> {
                     LogKind::Journal => true,
                 };
                 let mut plan = memory.plan();
-                job.whole_blocks = match &job.way {
+                *whole_blocks = match way {
                     Way::Back(pages) => return Ok(copy_pages(plan, segments, pages)),
                     Way::Destage => {
                         let pages = self.dirty.segments(*unit);
@@ -99,27 +102,27 @@ impl Planner<'_> {
                     }
                     Way::Through => None,
                 };
-                let segments = job.whole_blocks.as_ref().unwrap_or(segments);
-                let plan = parity::write(plan, &view, segments, zero, job.fua, taken);
+                let segments = whole_blocks.as_ref().unwrap_or(segments);
+                let plan = parity::write(plan, &view, segments, zero, fua, taken);
                 memory.keep_cells(view.cells);
                 plan.map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
-                Ok(self.plan_mirror_write(memory.plan(), *sector, *sectors, *source, job.fua))
+                Ok(self.plan_mirror_write(memory.plan(), *sector, *sectors, *source, fua))
             }
             Kind::ZeroStripes { start, end, unmap, .. } => {
-                Ok(self.plan_zero_stripes(*start, *end, *unmap, job.fua))
+                Ok(self.plan_zero_stripes(*start, *end, *unmap, fua))
             }
             Kind::Read { sector, buf, prefer, .. } => {
-                self.plan_read(*sector, *buf, *prefer, &job.avoid, taken).map_err(lost)
+                self.plan_read(*sector, *buf, *prefer, avoid, taken).map_err(lost)
             }
             Kind::Rebuild { unit, targets, .. } => {
-                self.plan_rebuild(*unit, targets, &job.avoid, taken).map_err(lost)
+                self.plan_rebuild(*unit, targets, avoid, taken).map_err(lost)
             }
             Kind::Mend { unit, target, .. } => {
-                self.plan_rebuild(*unit, &[*target], &job.avoid, taken).map_err(lost)
+                self.plan_rebuild(*unit, &[*target], avoid, taken).map_err(lost)
             }
-            Kind::Verify { unit, target } => self.plan_verify(*unit, *target, &job.avoid, taken),
+            Kind::Verify { unit, target } => self.plan_verify(*unit, *target, avoid, taken),
             Kind::Check { .. } => Ok(Plan::default()),
         }
     }

@@ -1,4 +1,4 @@
-//! What is recorded, and what for: the values that jobs and their plans hand to a log.
+//! Changes that a log records: the values that jobs and their plans hand to it.
 
 use super::map::Map;
 use crate::assemble::StartLog;
@@ -6,7 +6,7 @@ use crate::plan::parity::Segment;
 use crate::plan::{PlannedSum, Rows};
 use crate::{Buf, MemberId};
 
-/// What a log asks of writes.
+/// The demands of a log on writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogKind {
     /// There is none.
@@ -46,7 +46,7 @@ pub(super) enum Recorded<'a> {
     Rebuilt { targets: &'a [MemberId] },
 }
 
-/// How a write of stripes is carried out.
+/// The way a write of stripes is carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
     /// Data and sums are written, after they were recorded where there is a log.

@@ -20,7 +20,7 @@ use crate::{Buf, IoOp, MemberId, Op, Request, RequestError, SECTOR_BYTES};
 
 /// Requests in flight at most.
 pub(crate) const MAX_REQUESTS: usize = 256;
-/// How long a unit that a sequential stream has begun waits to be filled.
+/// The time for which a unit that a sequential stream has begun waits to be filled.
 const HOLD_MS: u64 = 1;
 /// Pieces of one zeroing or discard in flight at most.
 const MAX_PIECES: usize = 32;
@@ -40,7 +40,7 @@ pub(crate) struct InFlight {
     error: Option<RequestError>,
 }
 
-/// What is to be cut off a request next: from where, and how much is left.
+/// The rest of a request that pieces are cut off: from where, and how much is left.
 #[derive(Clone, Copy)]
 struct Piece {
     request: usize,
@@ -71,7 +71,7 @@ impl Requests {
         self.table.len()
     }
 
-    /// Those that change data.
+    /// Counts those that change data.
     pub(super) fn writers(&self) -> usize {
         self.table.iter().filter(|(_, in_flight)| in_flight.request.op.changes_data()).count()
     }
@@ -81,7 +81,7 @@ impl Requests {
         self.table.iter().map(|(index, in_flight)| (index, in_flight.pending))
     }
 
-    /// Is it done but for the superblocks?
+    /// Returns whether a request is done but for the superblocks.
     pub(super) fn is_untold(&self, index: usize) -> bool {
         self.untold.contains(&index)
     }
@@ -249,10 +249,12 @@ impl Requests {
         let mut done = 0;
         while done < total {
             let sector = read.sector + done;
-            let sectors = (total - done).min(unit - lane.map.sync_sector(sector) % unit);
+            let start = lane.map.sync_sector(sector);
+            let sectors = (total - done).min(unit - start % unit);
             let bytes = |count: u64| (count * SECTOR_BYTES) as u32;
             let buf = read.buf.slice(bytes(done), bytes(sectors));
-            let kind = Kind::Read { request: read.request, sector, buf, prefer: failed };
+            let request = read.request;
+            let kind = Kind::Read { request, sector, start, buf, prefer: failed };
             self.add_piece(read.request);
             jobs.start(Job::new(kind, false));
             done += sectors;
@@ -289,7 +291,9 @@ impl Requests {
             let hold_until = waits.then(|| lane.keeper().now().plus_millis(HOLD_MS));
             let fua = fua && lane.log != LogKind::Journal;
             let job = jobs.gather(lane.log, unit, segment, index, fua, hold_until);
-            jobs.get_mut(job).in_stream |= self.sequential;
+            if let Some(write) = jobs.get_mut(job).write_mut() {
+                write.in_stream |= self.sequential;
+            }
             return sectors;
         }
         self.add_piece(index);
@@ -442,13 +446,13 @@ impl Requests {
     }
 }
 
-/// Does it fit the array, and what is served of it?
+/// Checks that a request fits the array, and that it is served now.
 pub(super) fn validate(lane: &Lane, request: &Request) -> Result<(), RequestError> {
     request.fits(lane.map.geometry.array_sectors(), lane.keeper().block_bytes())?;
     lane.keeper().admits(request.op)
 }
 
-/// What an error of an unplanned write, zeroing, discard or flush means to its request.
+/// Returns what a failed unplanned write, zeroing, discard or flush means to its request.
 pub(super) fn plain_error(
     keeper: KeeperView<'_>,
     member: MemberId,

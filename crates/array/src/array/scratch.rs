@@ -19,7 +19,7 @@ pub struct Scratch {
     pub bytes: u64,
 }
 
-/// What is free of it.
+/// The free part of the scratch.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) zero: Buf,
@@ -27,10 +27,11 @@ pub(crate) struct Pool {
     /// So many strips are left for destaging: what waits for that may have all others.
     kept: usize,
     pages: VecDeque<Buf>,
-    /// What I/O that was given up may still use, and what was given back of it meanwhile.
+    /// Memory that I/O which was given up may still use, and the part of it that was given back
+    /// meanwhile.
     lent: Vec<(IoId, Buf)>,
     parked: Vec<Buf>,
-    /// Of all pages and strips.
+    /// The size of all pages and strips.
     bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Pool {
         self.bytes / UNIT_BYTES as u64
     }
 
-    /// What nobody has, and what was given back and is lent.
+    /// Counts the free bytes, with those that were given back and are lent.
     pub(crate) fn free_bytes(&self) -> u64 {
         let free = self.strips.iter().chain(&self.pages).chain(&self.parked);
         free.map(|buf| u64::from(buf.len)).sum()
@@ -127,17 +128,17 @@ impl Pool {
         self.lent.push((io, buf));
     }
 
-    /// May such an I/O use this?
+    /// Returns whether such an I/O may use this.
     pub(crate) fn is_lent(&self, buf: Buf) -> bool {
         self.lent.iter().any(|(_, lent)| lent.overlaps(buf))
     }
 
-    /// Is anything lent?
+    /// Returns whether anything is lent.
     pub(crate) const fn has_lent(&self) -> bool {
         !self.lent.is_empty()
     }
 
-    /// It is answered. Was anything lent?
+    /// Takes back the memory of an I/O that is answered. True where any was lent to it.
     pub(crate) fn unlend(&mut self, io: IoId) -> bool {
         if self.lent.is_empty() {
             return false;

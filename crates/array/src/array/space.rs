@@ -95,7 +95,7 @@ impl SyncSpace for Space {
     }
 }
 
-/// How high a unit of background work is, or of a write with parity.
+/// Returns the height of a unit of background work, or of a write with parity.
 pub(super) fn unit_sectors(geometry: &Geometry) -> u64 {
     match geometry.level() {
         Level::Raid1 => u64::from(UNIT_SECTORS),

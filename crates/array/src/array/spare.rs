@@ -1,6 +1,7 @@
 //! The memory of writes that are done with, for the next ones.
 
-use super::job::{Job, Kind};
+use super::job::{Job, Kind, Write};
+use super::recording::Way;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
 use crate::plan::{Plan, RoleView};
@@ -26,7 +27,7 @@ impl Spare {
         std::mem::take(&mut self.cells)
     }
 
-    /// Of a stripe for which all is planned.
+    /// Takes back the cells of a stripe for which all is planned.
     pub(super) fn keep_cells(&mut self, mut cells: Vec<RoleView>) {
         cells.clear();
         self.cells = cells;
@@ -36,13 +37,23 @@ impl Spare {
     pub(super) fn write(&mut self, unit: Unit) -> Kind {
         let segments = self.segments.pop().unwrap_or_default();
         let requests = self.requests.pop().unwrap_or_default();
-        Kind::Write { unit, segments, requests }
+        Kind::Write(Write {
+            unit,
+            segments,
+            requests,
+            hold_until: None,
+            in_stream: false,
+            seen: false,
+            read_at: None,
+            whole_blocks: None,
+            way: Way::Through,
+        })
     }
 
-    /// Of a write that is over.
+    /// Takes back the memory of a write that is over.
     pub(super) fn keep(&mut self, job: Job) {
         self.plans.push(job.run.into_plan().cleared());
-        if let Kind::Write { mut segments, mut requests, .. } = job.kind {
+        if let Kind::Write(Write { mut segments, mut requests, .. }) = job.kind {
             segments.clear();
             self.segments.push(segments);
             requests.clear();

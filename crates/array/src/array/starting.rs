@@ -19,10 +19,10 @@ use crate::log::journal::{JournalArea, JournalScan};
 use crate::request::{Full, Request};
 use crate::{IoOp, MemberId, Outcome};
 
-/// How far the start is.
+/// The stages of the start.
 #[derive(Debug)]
 enum Starting {
-    /// What the log tells is brought in place.
+    /// The log's contents are brought in place.
     Recovering(Box<Recovery>),
     /// The new log is begun.
     Renewing,
@@ -33,7 +33,7 @@ enum Starting {
 /// Pages that are read from the journal, and are dirty then.
 #[derive(Debug, Default)]
 struct Loading {
-    /// Those that are not being read yet, row by row.
+    /// Pages that are not being read yet, row by row.
     waiting: VecDeque<UnfinishedPage>,
     reading: Slab<(UnfinishedPage, LeftPage)>,
     /// One could not be read, or there is no memory for it.
@@ -47,18 +47,18 @@ pub(super) struct Excepted(pub(super) Option<u64>);
 const MOST_PAGES: usize = 16;
 
 /// The log against the write hole, from what was found in it to what is recorded now.
-/// [`begin`](Self::begin) starts, [`advance`](Self::advance) takes the start further until it
-/// [is over](Self::is_over); then [`log`](Self::log) records writes. Of a read-only array
-/// [`overlay`](Self::overlay) has what is not written.
+/// [`begin`](Self::begin) starts, [`advance`](Self::advance) takes the start further until it [is
+/// over](Self::is_over); then [`log`](Self::log) records writes. For a read-only array
+/// [`overlay`](Self::overlay) has the data that are not written.
 #[derive(Debug)]
 pub(super) struct Logging {
     pub(super) log: WriteLog,
     pub(super) overlay: Overlay,
     memory: Scratch,
-    /// What was found, until that is in place.
+    /// The log as it was found, until its contents are in place.
     found: StartLog,
     starting: Option<Starting>,
-    /// Of a read-only array: data that the log has without parity.
+    /// For a read-only array: data that the log has without parity.
     unwritten: VecDeque<UnfinishedPage>,
     /// Requests that came before the start was over.
     held: Vec<Request>,
@@ -103,18 +103,19 @@ impl Logging {
         self.starting = Some(Starting::Recovering(Box::new(recovery)));
     }
 
-    /// Is all served that can be?
+    /// Returns whether all is served that can be.
     pub(super) const fn is_over(&self) -> bool {
         self.starting.is_none()
     }
 
-    /// Is anything being brought in place? Meanwhile nothing else is done.
+    /// Returns whether anything is being brought in place. Meanwhile nothing else is done.
     pub(super) const fn is_recovering(&self) -> bool {
         matches!(self.starting, Some(Starting::Recovering(_)))
     }
 
-    /// What may be destaged: all units but one, or none. A unit goes in place with all of its
-    /// dirty pages, so not before they are loaded; and before all are, only where memory is short.
+    /// Returns the units that may be destaged: all but one, or none. A unit goes in place with all
+    /// of its dirty pages, so not before they are loaded; and before all are, only where memory is
+    /// short.
     pub(super) fn may_destage(&self, lane: &Lane) -> Option<Excepted> {
         let Some(Starting::Loading(loading)) = &self.starting else { return Some(Excepted(None)) };
         let full = loading.reading.is_empty() && lane.dirty.is_full();
@@ -208,7 +209,7 @@ impl Logging {
         self.log = WriteLog::begin(StartLog::Journal { member, scan }, lane, self.memory);
     }
 
-    /// Has a request wait until the start is over.
+    /// Keeps a request until the start is over.
     pub(super) fn hold(&mut self, lane: &mut Lane, request: Request) -> Result<(), Full> {
         if let Err(error) = validate(lane, &request) {
             lane.actions.push_back(Action::Complete { id: request.id, result: Err(error) });

@@ -7,12 +7,12 @@
 //!      ▲                                    │                         │
 //!      └────────────────────────────────────┴── anything failed, anybody else writes, time passes
 //! ```
-//! It has strips of units that are written for the second time within a while, and of those that a
-//! sequential stream writes: their rest is read along. Strips are scratch, which jobs may have back
-//! at any time. It is for members that let reads wait: where they are answered at once, a copy to
-//! keep costs more than the next read. A journal has memory of its own for this.
+//! The cache has strips of units that are written for the second time within a while, and of those
+//! that a sequential stream writes: their rest is read along. Strips are scratch, which jobs may
+//! have back at any time. The cache is for members that let reads wait: where they are answered at
+//! once, a copy to keep costs more than the next read. A journal has memory of its own for this.
 //!
-//! Whoever writes to a unit has its lock; so a strip has one job at a time.
+//! A job that writes to a unit has its lock; so a strip has one job at a time.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ use crate::keeper::{UNIT_SECTORS, Unit};
 use crate::plan::Rows;
 use crate::{Buf, Instant, MemberId};
 
-/// How long strips are kept that nobody uses.
+/// The time for which unused strips are kept.
 const KEEP_MS: u64 = 1_000;
-/// Of all strips of the scratch, one of so many at most.
+/// The share of the scratch's strips: one of so many at most.
 const SHARE: u64 = 3;
 /// About so many units are remembered as written.
 const SEEN: usize = 1024;
@@ -49,7 +49,7 @@ struct Strip {
 }
 
 /// The strips. A write [asks](Self::find) before it reads, [keeps](Self::keep) what it is to read
-/// or write, and [ends](Self::end). Whatever else happens to members, [`clear`](Self::clear).
+/// or write, and [ends](Self::end). Any other change of members: [`clear`](Self::clear).
 #[derive(Debug)]
 pub(super) struct StripeCache {
     strips: BTreeMap<Key, Strip>,
@@ -79,12 +79,12 @@ impl StripeCache {
         self.strips.is_empty()
     }
 
-    /// What it has of the scratch.
+    /// Returns the size of its scratch.
     pub(super) fn bytes(&self) -> u64 {
         self.strips.values().map(|strip| u64::from(strip.buf.len)).sum()
     }
 
-    /// A unit is written. Was it not long ago?
+    /// A unit is written. True where that was not long ago.
     pub(super) fn see(&mut self, unit: Unit) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![None; SEEN];

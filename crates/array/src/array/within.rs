@@ -6,27 +6,27 @@ use crate::refusal::Refusal;
 use crate::{Buf, IoId, MemberId};
 
 impl Array {
-    /// Would it lose data without this member?
+    /// Returns whether the array would lose data without this member.
     pub(crate) fn needs(&self, id: MemberId) -> bool {
         self.lane.keeper().needs(id)
     }
 
-    /// Is this a member that serves, or is about to?
+    /// Returns whether this is a member that serves, or is about to.
     pub(crate) fn is_live(&self, id: MemberId) -> bool {
         self.lane.keeper().members().live(id)
     }
 
-    /// Is this a member, be it a faulty one?
+    /// Returns whether this is a member, be it a faulty one.
     pub(crate) fn has(&self, id: MemberId) -> bool {
         self.lane.keeper().members().get(id).is_some()
     }
 
-    /// Has it lost more members than it can do without?
+    /// Returns whether more members are lost than the array can do without.
     pub(crate) const fn has_failed(&self) -> bool {
         self.lane.keeper().has_failed()
     }
 
-    /// Does the array around it go on without it?
+    /// Notes whether the array around this one goes on without it.
     pub(crate) const fn set_dispensable(&mut self, dispensable: bool) {
         self.lane.keeper_mut().set_dispensable(dispensable);
     }
@@ -36,7 +36,7 @@ impl Array {
         self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
     }
 
-    /// Can its level do without any member?
+    /// Returns whether its level can do without any member.
     pub(crate) fn is_redundant(&self) -> bool {
         self.lane.keeper().is_redundant()
     }

@@ -1,26 +1,32 @@
 //! Units of background work that the keeper asks for, as jobs.
 
 use super::Array;
-use super::job::{Job, Kind};
+use super::job::{Check, Comparison, Job, Kind};
 use crate::RequestError;
 use crate::keeper::{BLOCK_SECTORS, Done, LaneReport, Unit, Work};
 
 impl Array {
     /// A job of background work is done.
-    pub(super) fn work_done(&mut self, job: Job, result: Result<(), RequestError>) {
-        let (Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } | Kind::Verify { unit, .. }) =
-            job.kind
+    pub(super) fn work_done(&mut self, mut job: Job, result: Result<(), RequestError>) {
+        if result.is_ok()
+            && let Kind::Check(check) = &mut job.kind
+            && let Comparison::Mends(trusted) = &mut check.state
+        {
+            let trusted = std::mem::take(trusted);
+            let again = Check { again: true, ..Check::new(check.unit, check.fix) };
+            self.lane.report(LaneReport::Trusted(trusted));
+            self.jobs.start(Job { place: job.place, ..Job::new(Kind::Check(again), false) });
+            return;
+        }
+        let (Kind::Rebuild { unit, .. }
+        | Kind::Check(Check { unit, .. })
+        | Kind::Verify { unit, .. }) = job.kind
         else {
             return;
         };
-        if result.is_ok() && job.incomplete {
-            let Job { kind, place, trusted, .. } = job;
-            self.lane.report(LaneReport::Trusted(trusted));
-            self.jobs.start(Job { place, again: true, ..Job::new(kind, false) });
-            return;
-        }
+        let alone = matches!(job.kind, Kind::Check(Check { state: Comparison::Alone, .. }));
         let done = match result {
-            Ok(()) if job.alone => Done::Alone,
+            Ok(()) if alone => Done::Alone,
             Ok(()) => Done::Well { equal: job.run.checked().iter().all(|c| c.differs() == 0) },
             Err(RequestError::Medium) if !self.lane.keeper().work_goes_on() => Done::Failed,
             Err(RequestError::Medium) if job.goes_on_in_blocks() => {
@@ -31,7 +37,7 @@ impl Array {
             Err(_) => Done::Failed,
         };
         let work = match job.kind {
-            Kind::Check { fix, .. } => Work::Compare(fix),
+            Kind::Check(Check { fix, .. }) => Work::Compare(fix),
             Kind::Rebuild { targets, .. } => Work::Rebuild(targets),
             Kind::Verify { target, .. } => Work::Verify(target),
             _ => return,
@@ -47,10 +53,13 @@ impl Array {
         while start < unit.end() {
             let end = unit.end().min(start - start % BLOCK_SECTORS + BLOCK_SECTORS);
             let block = Unit { start, sectors: (end - start) as u32 };
-            let mut kind = job.kind.clone();
-            if let Kind::Rebuild { unit, .. } | Kind::Check { unit, .. } = &mut kind {
-                *unit = block;
-            }
+            let kind = match &job.kind {
+                Kind::Rebuild { targets, .. } => {
+                    Kind::Rebuild { unit: block, targets: targets.clone() }
+                }
+                Kind::Check(Check { fix, .. }) => Kind::Check(Check::new(block, *fix)),
+                _ => return,
+            };
             self.jobs.start(Job { place: job.place, ..Job::new(kind, false) });
             start = end;
             parts += 1;

@@ -201,7 +201,7 @@ fn a_node_that_says_nothing_is_not_waited_for_at_the_end() {
     assert!((0..3).any(|_| ask_the_silent() < line::FAREWELL), "it is waited for each time");
 }
 
-/// Returns the time of a call without patience to a silent node, the end of the connection included.
+/// Returns the time of a call without patience to a silent node, with the end of the connection.
 fn ask_the_silent() -> Duration {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (address, node) = server(move |mut stream| {

@@ -14,7 +14,7 @@ fn world(level: i32) -> World {
     World::with(level, if level == 1 { 0 } else { 2 }, disks, chunk, add_bitmap)
 }
 
-/// What the bitmap on a disk marks: first sector and end.
+/// Returns the range that the bitmap on a disk marks: first sector and end.
 fn marked(world: &World, disk: usize) -> Vec<(u64, u64)> {
     let bitmap = world.candidate(disk).bitmap.unwrap().unwrap();
     bitmap.dirty_ranges().map(|range| (range.start, range.end)).collect()

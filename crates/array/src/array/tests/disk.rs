@@ -6,7 +6,7 @@ use crate::SECTOR_BYTES;
 pub(super) struct Disk {
     /// As reads see it.
     pub(super) image: Vec<u8>,
-    /// What a power cut leaves.
+    /// Contents after a power cut.
     durable: Vec<u8>,
     /// Where the two may differ.
     cached: Vec<std::ops::Range<usize>>,
@@ -26,7 +26,7 @@ impl Disk {
         &self.image[(sector * SECTOR_BYTES) as usize..][..bytes]
     }
 
-    /// What a power cut would leave.
+    /// Returns the contents that a power cut would leave.
     pub(super) fn durable(&self, sector: u64, bytes: usize) -> Vec<u8> {
         self.durable[(sector * SECTOR_BYTES) as usize..][..bytes].to_vec()
     }

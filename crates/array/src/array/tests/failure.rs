@@ -89,7 +89,7 @@ fn a_replaced_member_gets_writes_until_the_members_know() {
     }
 }
 
-/// Which spare replaces a member may be said; where that one is gone, the member stays.
+/// A command may name the spare that replaces a member; where that one is gone, the member stays.
 #[test]
 fn a_member_is_replaced_by_the_spare_that_was_named() {
     for lost in [false, true] {
@@ -189,8 +189,8 @@ fn members_one_update_behind_never_fall_two_behind() {
     assert_eq!(world.array.status().degraded, 0, "nobody failed");
 }
 
-/// One update tells that a member became in sync and that another failed. Were the second known
-/// without the first, both would be missing.
+/// One update tells that a member became in sync and that another failed. Both would be missing if
+/// the failure were known alone.
 #[test]
 fn a_member_that_became_in_sync_says_so_before_others_tell_of_a_failure() {
     for (level, layout, disks, chunk) in [(4, 0, 4, 32), (5, 2, 3, 16), (10, 0x102, 4, 16)] {
@@ -212,7 +212,7 @@ fn a_member_that_became_in_sync_says_so_before_others_tell_of_a_failure() {
     }
 }
 
-/// What was acknowledged is in the caches of members that nobody can flush any more. With the power
+/// Acknowledged data are in the caches of members that nobody can flush any more. With the power
 /// back, all of them are in sync by their superblocks.
 #[test]
 fn a_flush_of_an_array_that_has_failed_fails() {

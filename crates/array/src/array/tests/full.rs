@@ -81,7 +81,7 @@ fn a_write_without_room_is_refused_and_the_members_stay() {
     }
 }
 
-/// What is missing comes from what the others hold: half a write would take it along.
+/// A missing strip comes from the strips of the others: half a write would take it along.
 #[test]
 fn a_degraded_parity_array_waits_for_room() {
     for (level, layout, disks, chunk) in [(5, 2, 3, 16), (6, 2, 4, 16)] {

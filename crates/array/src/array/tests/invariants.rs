@@ -1,4 +1,4 @@
-//! What the simulator looks for after every event is found when it is there.
+//! Faults that the simulator looks for after every event are found when they are there.
 
 use super::*;
 

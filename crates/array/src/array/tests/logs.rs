@@ -136,12 +136,12 @@ impl Order {
         assert_eq!(self.world.check(), 0);
     }
 
-    /// What a power cut would leave.
+    /// Returns the contents that a power cut would leave.
     fn durable(&self, member: MemberId, sector: u64, bytes: u32) -> Vec<u8> {
         self.world.disks[usize::from(member.0)].as_ref().unwrap().durable(sector, bytes as usize)
     }
 
-    /// What the log of a member tells after a power cut.
+    /// Returns the contents of a member's log after a power cut.
     fn told(&self, member: MemberId) -> Vec<PplFix> {
         let mut read = |sector, bytes| Ok(self.durable(member, sector, bytes));
         let scan = PplScan::read(AREA, [7; 16], &mut read).unwrap();
@@ -150,7 +150,7 @@ impl Order {
         scan.entries.iter().flat_map(|entry| of(entry).unwrap()).collect()
     }
 
-    /// What the journal tells after a power cut, with its tail there.
+    /// Returns the contents of the journal after a power cut, with its tail there.
     fn scan(&self, tail: u64) -> JournalScan {
         let journal = self.journal();
         let area = JournalArea { start: DATA_OFFSET, sectors: MEMBER_SECTORS, tail };
@@ -378,7 +378,7 @@ fn the_log_of_a_member_is_empty_before_it_is_in_sync() {
     assert_eq!(entries(&area(&world, disk)), 0);
 }
 
-/// What the log told of is brought in place first; meanwhile a check that is asked for is not over.
+/// Contents of the log are brought in place first; meanwhile a check that is asked for is not over.
 #[test]
 fn a_check_asked_for_while_the_array_starts_waits() {
     let mut world = World::with(5, 2, 4, 16, add_journal);

@@ -59,7 +59,7 @@ fn a_member_that_has_become_smaller_is_out_and_not_written_to() {
     }
 }
 
-/// What it has left nobody else has.
+/// Data that this member still has nobody else has.
 #[test]
 fn the_last_copy_stays_when_it_becomes_smaller() {
     let mut world = World::new(1, 0, 2, 0);

@@ -2,8 +2,8 @@
 //!
 //! The disks answer at once unless a test holds I/O back or lets it fail, forget what was not
 //! flushed when the power is cut, and carry real metadata, from which an array can be assembled
-//! again. What happens under any mixture of faults, delays and power cuts is the simulator's
-//! business; what it found is kept here, one readable test for each.
+//! again. Mixtures of faults, delays and power cuts are the simulator's business; its findings are
+//! kept here, one readable test for each.
 
 mod bitmap;
 mod cached;

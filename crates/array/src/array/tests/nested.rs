@@ -1,4 +1,4 @@
-//! What a stack of arrays tells of itself.
+//! Status and events of a stack of arrays.
 
 use super::world::World;
 use super::*;

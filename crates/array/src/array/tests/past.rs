@@ -20,7 +20,7 @@ fn busy_world(change: impl Fn(&mut Config)) -> World {
     world
 }
 
-/// Is the unit at the beginning marked on this disk?
+/// Returns whether the unit at the beginning is marked on this disk.
 fn is_marked(world: &World, disk: usize) -> bool {
     let bitmap: Bitmap = world.candidate(disk).bitmap.unwrap().unwrap();
     bitmap.get(0)
@@ -33,7 +33,7 @@ fn clear_marks(world: &mut World) {
     }
 }
 
-/// What a member holds, put back once its marks were cleared, does not count at a start.
+/// The contents of a member, put back once its marks were cleared, do not count at a start.
 #[test]
 fn a_copy_from_before_marks_were_cleared_is_stale() {
     let mut world = busy_world(add_bitmap);

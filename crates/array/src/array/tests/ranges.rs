@@ -70,7 +70,7 @@ fn whole_stripes_are_zeroed_without_sending_zeroes() {
     }
 }
 
-/// What the log names is not read, and is cleared when it has been written.
+/// Sectors that the log names are not read, and are cleared when they have been written.
 #[test]
 fn bad_blocks_are_not_read_and_rewriting_clears_them() {
     for (level, layout, disks, chunk) in

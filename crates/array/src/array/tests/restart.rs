@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// What lies on a disk.
+    /// The contents of a disk.
     pub(super) fn candidate(&self, index: usize) -> Candidate {
         let disk = self.disks[index].as_ref().unwrap();
         Candidate::read(format!("disk{index}"), disk.sectors(), |sector, bytes| {
@@ -90,7 +90,7 @@ impl World {
         member
     }
 
-    /// What the sectors of a disk's data area hold.
+    /// Returns the contents of the sectors of a disk's data area.
     pub(super) fn data(&self, index: usize, sector: u64, sectors: u64) -> &[u8] {
         let disk = self.disks[index].as_ref().unwrap();
         disk.read(DATA_OFFSET + sector, (sectors * SECTOR_BYTES) as usize)

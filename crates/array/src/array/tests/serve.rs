@@ -265,7 +265,7 @@ fn an_update_says_the_size_that_is_used() {
     }
 }
 
-/// What small reads of a lost member take is as much as they read, so many go on at once.
+/// Small reads of a lost member take as much as they read, so many go on at once.
 #[test]
 fn many_small_reads_of_what_is_lost_go_on_at_once() {
     let mut world = World::new(5, 2, 4, 128);

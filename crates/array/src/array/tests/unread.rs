@@ -72,7 +72,8 @@ fn a_check_counts_what_it_cannot_read() {
     }
 }
 
-/// What one member cannot read at one place and another at another place of the same unit is there.
+/// Sectors that one member cannot read at one place and another at another place of the same unit
+/// are there.
 #[test]
 fn what_is_unreadable_in_one_block_does_not_count_in_the_next() {
     for ((level, layout, disks, _), too_many) in SHAPES {
@@ -106,7 +107,7 @@ fn a_member_is_not_failed_for_the_blocks_of_a_unit() {
     }
 }
 
-/// What was rewritten from the rest is compared all the same.
+/// Sectors that were rewritten from the rest are compared all the same.
 #[test]
 fn a_check_compares_what_it_had_to_make_readable() {
     let mut world = World::new(6, 2, 4, 128);
@@ -298,7 +299,7 @@ fn a_recovery_that_cannot_note_a_bad_block_says_so_and_tries_again_on_resume() {
     assert_eq!(world.check(), 0);
 }
 
-/// Of three copies, the two that agree are right, also where the first is the odd one.
+/// The two of three copies that agree are right, also where the first is the odd one.
 #[test]
 fn a_repair_follows_the_majority() {
     for (shape, at) in [((1, 0, 3, 0), 100), ((10, 0x103, 3, 16), 0)] {
@@ -355,7 +356,8 @@ fn a_check_without_anything_to_compare_with_is_refused() {
     assert_eq!(reason, "raid0 has no redundancy to check");
 }
 
-/// What of an array of arrays has nothing left to be compared with is counted, the rest checked.
+/// Parts of an array of arrays that have nothing left to be compared with are counted, the rest
+/// checked.
 #[test]
 fn an_array_of_arrays_is_checked_as_far_as_it_can_be() {
     let mut world = World::stack((0, 2, 2, 16), (1, 0, 2, 0));
@@ -387,8 +389,8 @@ fn damage(world: &mut World, disk: usize, row: u64) {
     world.disks[disk].as_mut().unwrap().write(DATA_OFFSET + row, &noise(row, 512), true);
 }
 
-/// What is wrong is found without the member, and put right where all data is there. What the
-/// parities say differently of data that nobody holds, a repair leaves to them.
+/// A wrong strip is found without the member, and put right where all data is there. A repair
+/// changes nothing where the parities say different things of data that nobody holds.
 #[test]
 fn raid6_without_a_member_is_checked_and_repaired_as_far_as_it_is_known() {
     // Left-symmetric: parity of the first stripe on disks 3 and 0, of the second on 2 and 3.

@@ -9,7 +9,7 @@ use crate::action::{Command, IoError};
 use crate::assemble::{Options, Start, decide};
 use crate::events::{SyncAction, SyncEnd};
 
-/// How much is read at once: parts of a strip, a unit at most.
+/// The size of one read: parts of a strip, a unit at most.
 const PART: u64 = 8;
 
 /// Not stopped cleanly, and all there.
@@ -20,7 +20,7 @@ fn dirty(config: &mut Config) {
     }
 }
 
-/// What the parts of the array hold, where they can be read.
+/// Returns the contents of the parts of the array, where they can be read.
 fn parts(world: &mut World) -> Vec<Option<Vec<u8>>> {
     let starts = (0..world.array.array_sectors()).step_by(PART as usize);
     let starts: Vec<u64> = starts.collect();
@@ -36,7 +36,7 @@ fn try_read(world: &mut World, sector: u64) -> Option<Vec<u8>> {
     answers[0].1.ok().map(|()| world.bytes(buf).to_vec())
 }
 
-/// How many parts cannot be read. The others must hold what they held.
+/// Counts the parts that cannot be read. The others must hold what they held.
 fn lost(before: &[Option<Vec<u8>>], now: &[Option<Vec<u8>>], what: &str) -> usize {
     let invented = before.iter().zip(now).position(|(old, new)| new.is_some() && old != new);
     assert_eq!(invented, None, "{what}: a part was made up");
@@ -370,7 +370,7 @@ fn a_repair_tells_what_it_took_on_trust() {
     }
 }
 
-/// What two parities agree on is not taken on trust.
+/// Contents on which two parities agree are not taken on trust.
 #[test]
 fn a_repair_restores_what_two_parities_agree_on() {
     let mut world = torn_raid6(|_| {});

@@ -15,7 +15,7 @@ fn state(world: &World, id: MemberId) -> MemberState {
     world.array.status().member(id).unwrap().state
 }
 
-/// Why a member failed.
+/// The reason why a member failed.
 fn why_failed(world: &World, id: MemberId) -> Option<(String, Fault)> {
     world.events.iter().find_map(|event| match event {
         ArrayEvent::MemberFailed { member, reason, fault, .. } if *member == id => {
@@ -86,7 +86,7 @@ fn a_copy_that_is_not_what_was_copied_takes_nothing_over() {
     }
 }
 
-/// What is read back is a small part, and what is written meanwhile is in both.
+/// Data that are read back are a small part, and data written meanwhile are in both.
 #[test]
 fn a_copy_that_can_be_read_takes_over() {
     for (level, layout, disks, chunk) in REDUNDANT {

@@ -11,12 +11,12 @@ use crate::events::{SyncAction, SyncEnd};
 
 pub(super) type Answer = (RequestId, Result<(), RequestError>);
 
-/// What becomes of an I/O.
+/// The fate of an I/O.
 pub(super) enum Fate {
     Serve,
     Hold,
     Fail(IoError),
-    /// It is answered as if it were done.
+    /// Answered as if it were done.
     Lose,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct World {
     /// All I/O the machine asked for.
     pub(super) issued: Vec<(MemberId, IoOp)>,
     pub(super) answers: Vec<Answer>,
-    /// What the machine waits for no longer.
+    /// I/O that the machine waits for no longer.
     pub(super) abandoned: Vec<IoId>,
-    /// Why commands were refused.
+    /// The reasons why commands were refused.
     pub(super) refusals: Vec<String>,
-    /// What they were advised to do instead.
+    /// The advice that came with the refusals.
     pub(super) advice: Vec<String>,
 }
 
@@ -200,7 +200,7 @@ impl World {
         true
     }
 
-    /// Does all there is to do without time passing.
+    /// Runs all that can be done without time passing.
     pub(super) fn run_until_idle(&mut self) {
         while let Some(action) = self.array.poll() {
             match action {
@@ -258,7 +258,7 @@ impl World {
         unused.iter().map(|buf| u64::from(buf.len)).sum()
     }
 
-    /// What becomes of I/O from now on.
+    /// Sets the fate of I/O from now on.
     pub(super) fn rule(&mut self, rule: impl FnMut(MemberId, IoOp) -> Fate + 'static) {
         self.rule = Box::new(rule);
     }
@@ -356,7 +356,7 @@ impl World {
         !std::mem::take(&mut self.answers).is_empty()
     }
 
-    /// How the last such work ended, if it did.
+    /// Returns how the last such work ended, if it did.
     pub(super) fn ended(&self, wanted: SyncAction) -> Option<SyncEnd> {
         self.events.iter().rev().find_map(|event| match event {
             ArrayEvent::SyncFinished { action, end, .. } if *action == wanted => Some(end.clone()),

@@ -1,4 +1,4 @@
-//! What a write changes, as logs tell it: rows in which the same strips change.
+//! Changes of a write, as logs tell them: rows in which the same strips change.
 
 use super::super::map::Map;
 use super::super::recording::{Recorded, cuts};

@@ -9,8 +9,8 @@
 //! ```
 //! The records of a batch count until what they tell of is in place and durable. The keeper flushes
 //! the members at its checkpoints, and the journal's superblock says then where the first record
-//! lies that still counts: the tail. It lies always on a block that is valid, so that a journal
-//! whose tail can not be read is known to be damaged.
+//! lies that still counts: the tail. The tail lies always on a block that is valid, so that a
+//! journal whose tail can not be read is known to be damaged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,7 +35,7 @@ const RECLAIM_PART: u64 = 4;
 /// The part after which dirty pages are brought in place, so that it can be.
 const PRESSING_PART: u64 = 2;
 
-/// What it is busy with.
+/// The work that a journal is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Data that was recorded without parity is read, to be recorded anew.
@@ -144,7 +144,7 @@ impl Journal {
         }
     }
 
-    /// What was read is recorded anew, if there is room for it.
+    /// Records anew the data that were read, if there is room for them.
     fn record_moved(&mut self, lane: &mut Lane) {
         self.current = self.unfinished.records();
         if self.ring.fits(self.current.sectors()) {
@@ -154,25 +154,25 @@ impl Journal {
         }
     }
 
-    /// Could such data not be recorded anew?
+    /// Returns whether such data could not be recorded anew.
     pub(super) fn is_stuck(&self) -> bool {
         let left = self.unfinished.is_moving() || self.unfinished.has_more();
         self.state == State::Failed && left
     }
 
-    /// What still counts of the ring, in sectors.
+    /// Returns the size of the part of the ring that still counts, in sectors.
     pub(super) const fn used_sectors(&self) -> u64 {
         self.ring.used()
     }
 
-    /// Does this write wait for the journal, which is busy with something or waits for room?
+    /// Returns whether this write waits for the journal, which is busy or waits for room.
     pub(super) fn waits_for(&self, index: usize) -> bool {
         let busy = !matches!(self.state, State::Idle | State::Failed);
         self.recorded.contains_key(&index)
             && (busy || self.reclaiming || !self.batches.all_in_place())
     }
 
-    /// Has the superblock yet to tell where the journal begins?
+    /// Returns whether the superblock has yet to tell where the journal begins.
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         let alive = lane.keeper().members().live(self.ring.member);
         let begins = matches!(self.state, State::Beginning | State::Telling | State::Moving(_));
@@ -180,7 +180,7 @@ impl Journal {
         alive && (begins || moves)
     }
 
-    /// Has this write wait until it is in the journal. False where it changes nothing.
+    /// Makes this write wait until it is in the journal. False where it changes nothing.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
         let Recorded::Write { way, .. } = recorded else { return false };
         let records = records(recorded, lane);
@@ -271,7 +271,7 @@ impl Journal {
     }
 
     /// The array stops, and all is in place: the tail is to lie on a block that tells of nothing,
-    /// so that the array can do without its journal. Is nothing of that left to be done?
+    /// so that the array can do without its journal. True when nothing of that is left to be done.
     pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
         let told = !self.ends_blank && self.batches.is_one_in_place();
         if told && self.state == State::Idle && self.ring.fits(BLOCK_SECTORS) {
@@ -365,7 +365,7 @@ impl Journal {
         }
     }
 
-    /// How much room there is for pages that are left in the journal.
+    /// Tells how much room there is for pages that are left in the journal.
     fn tell_room(&self, lane: &mut Lane) {
         let recording = if self.state == State::Idle { 0 } else { self.current.sectors() };
         let waits = self.state == State::Idle && self.waiting.iter().any(|other| !other.kept_for);
@@ -373,7 +373,7 @@ impl Journal {
         lane.dirty.note_ring(self.ring.room().saturating_sub(recording), waits, much);
     }
 
-    /// Has the checksums of all pages made.
+    /// Orders the checksums of all pages.
     fn sum(&mut self, lane: &mut Lane) {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
         self.state = State::Summing(sums.len());

@@ -88,7 +88,7 @@ impl WriteLog {
         }
     }
 
-    /// The array stops, and nothing is under way. Is the log as it is to be left?
+    /// The array stops, and nothing is under way. True when the log is as it is to be left.
     pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
         match self {
             Self::Journal(journal) => journal.close(lane),
@@ -105,7 +105,7 @@ impl WriteLog {
         }
     }
 
-    /// Could such data not be read, or not be recorded anew?
+    /// Returns whether such data could not be read, or not be recorded anew.
     pub(super) fn is_stuck(&self) -> bool {
         matches!(self, Self::Journal(journal) if journal.is_stuck())
     }
@@ -127,7 +127,7 @@ impl WriteLog {
         }
     }
 
-    /// What still counts of a journal, in sectors.
+    /// Returns the size of the part of a journal that still counts, in sectors.
     pub(super) const fn journal_used_sectors(&self) -> Option<u64> {
         match self {
             Self::Journal(journal) => Some(journal.used_sectors()),
@@ -135,7 +135,7 @@ impl WriteLog {
         }
     }
 
-    /// Is the new log still being begun?
+    /// Returns whether the new log is still being begun.
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         match self {
             Self::None => false,
@@ -144,7 +144,7 @@ impl WriteLog {
         }
     }
 
-    /// Has this write wait until it is recorded. False where that is not needed.
+    /// Makes this write wait until it is recorded. False where that is not needed.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
         match self {
             Self::None => false,
@@ -209,7 +209,7 @@ impl WriteLog {
         }
     }
 
-    /// Is there such a one?
+    /// Returns whether such a write is there.
     pub(super) fn has_released(&self) -> bool {
         match self {
             Self::None => false,
@@ -218,7 +218,7 @@ impl WriteLog {
         }
     }
 
-    /// Will it let this write go on?
+    /// Returns whether the log will let this write go on.
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         match self {
             Self::None => false,
@@ -228,8 +228,8 @@ impl WriteLog {
     }
 }
 
-/// What the journal of a read-only array has without parity. It is read into memory, and nothing
-/// is written.
+/// Lists the data without parity in the journal of a read-only array. These data are read into
+/// memory, and nothing is written.
 pub(super) fn unwritten(
     log: &StartLog,
     lane: &mut Lane,

@@ -1,5 +1,5 @@
-//! What a read-only array lays over what its members hold: that which its log tells, and which it
-//! does not write.
+//! Contents that a read-only array lays over those of its members: its log tells them, and they are
+//! not written.
 
 use std::collections::BTreeMap;
 
@@ -97,13 +97,13 @@ impl Overlay {
         true
     }
 
-    /// Whose the reads are that wait.
+    /// Lists the owners of the reads that wait.
     pub(in super::super) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
         self.reads.iter().map(|(_, reading)| reading.read.0)
     }
 
-    /// A part that was still to be read is there, or failed. Whose read is complete by that, and
-    /// has it failed?
+    /// A part that was still to be read is there, or failed. Returns the read that is complete by
+    /// that, and whether it has failed.
     pub(in super::super) fn answered(&mut self, index: usize, ok: bool) -> Option<(Patched, bool)> {
         let read = &mut self.reads[index];
         read.failed |= !ok;

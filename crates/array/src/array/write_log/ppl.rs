@@ -8,8 +8,8 @@
 //!   ▲ writes wait here, and go together                                       (when others wait)
 //! ```
 //! A log holds one *unit* that counts, the last. So the next one is recorded only when all that the
-//! last one tells of is in place, and durable. What a member has of it that failed meanwhile need
-//! not be, once superblocks say that it has failed: until then a crash might bring it back.
+//! last one tells of is in place, and durable. Writes of it to a member that failed meanwhile need
+//! not be, once superblocks say that the member has failed: until then a crash might bring it back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -37,8 +37,8 @@ pub(in super::super) struct PartialParityLogs {
     /// Writes that may when superblocks tell of a failure: without the member that holds their
     /// parity they are in no log, and a crash before that would bring it back as it was.
     untold: Vec<usize>,
-    /// Units to be rebuilt on members whose logs are not in use yet. What lies in their areas is
-    /// from another time, and counts once they are in sync.
+    /// Units to be rebuilt on members whose logs are not in use yet. The contents of their areas
+    /// are from another time, and count once the members are in sync.
     rebuilds: Vec<usize>,
     /// Members for whose logs there is no memory: I/O that nobody waits for may still use it.
     without_memory: BTreeSet<MemberId>,
@@ -46,7 +46,7 @@ pub(in super::super) struct PartialParityLogs {
     short: Vec<(usize, MemberId, Vec<Draft>)>,
     /// Flushes that are not answered, while all members are being flushed.
     flushing: usize,
-    /// That began when no write was under way without.
+    /// Set when the flushes began while no write was under way without a log.
     covers_all: bool,
     /// Writes under way that are in no log: a resync is to follow them.
     unrecorded: BTreeSet<usize>,
@@ -65,10 +65,10 @@ struct Ticket {
     next: Option<(MemberId, Vec<Draft>)>,
 }
 
-/// What one member's log is doing.
+/// The work of one member's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What lies in its area is from another time, and is overwritten with zeroes.
+    /// The contents of its area are from another time, and are overwritten with zeroes.
     Clearing,
     /// An empty unit is written, behind which nothing counts.
     Emptying,
@@ -80,7 +80,7 @@ enum State {
     InPlace(usize),
     /// All of them are.
     Done,
-    /// They are durable when the flush under way ends.
+    /// The writes are durable when the flush under way ends.
     Flushing,
 }
 
@@ -171,7 +171,7 @@ impl PartialParityLogs {
         }
     }
 
-    /// Does this write wait for its log, which is busy with something?
+    /// Returns whether this write waits for its log, which is busy with something.
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         if self.rebuilds.contains(&index) {
             return self.is_beginning();
@@ -192,13 +192,13 @@ impl PartialParityLogs {
         })
     }
 
-    /// Is the log of any member being taken into use?
+    /// Returns whether the log of any member is being taken into use.
     pub(super) fn is_beginning(&self) -> bool {
         let begins = |log: &Log| matches!(log.state, State::Clearing | State::Emptying);
         self.logs.values().any(begins) || !self.without_memory.is_empty()
     }
 
-    /// Has this write wait until it is in the log, or need not be: no member holds the parity.
+    /// Makes this write wait until it is in the log, or need not be: no member holds the parity.
     /// False where a resync follows anyway.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, recorded: Recorded<'_>) -> bool {
         if let Recorded::Rebuilt { targets } = recorded {
@@ -224,7 +224,7 @@ impl PartialParityLogs {
         true
     }
 
-    /// Has the rebuilding of a unit wait until the logs of these members are in use.
+    /// Makes the rebuilding of a unit wait until the logs of these members are in use.
     fn prepare(&mut self, lane: &mut Lane, index: usize, targets: &[MemberId]) -> bool {
         for id in targets {
             if !self.has_log(lane, *id) {
@@ -238,7 +238,8 @@ impl PartialParityLogs {
         waits
     }
 
-    /// Is the log of this member in use? That of another device under its id ends.
+    /// Returns whether the log of this member is in use. The log of another device under its id
+    /// ends.
     fn has_log(&mut self, lane: &mut Lane, id: MemberId) -> bool {
         let Some(log) = self.logs.get(&id) else { return false };
         let member = lane.keeper().members().get(id);
@@ -258,7 +259,7 @@ impl PartialParityLogs {
         }
     }
 
-    /// Has a write wait for the log of this member.
+    /// Puts a write into the queue for the log of this member.
     fn enqueue(&mut self, lane: &mut Lane, index: usize, id: MemberId, drafts: Vec<Draft>) {
         if !self.has_log(lane, id) {
             self.begin(lane, id, None);

@@ -1,4 +1,4 @@
-//! What a journal's blocks record of writes: pages of 4 KiB, data first, then sums.
+//! Contents of a journal's blocks: pages of 4 KiB, data first, then sums.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ impl Record {
     }
 }
 
-/// What waits to be recorded.
+/// A write that waits to be recorded.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) job: usize,
@@ -88,14 +88,14 @@ pub(super) fn records(recorded: Recorded<'_>, lane: &Lane) -> Vec<Record> {
     records
 }
 
-/// What is recorded at once.
+/// Records that are written at once.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     pub(super) jobs: Vec<usize>,
     records: Vec<Record>,
-    /// Of all pages, in order.
+    /// The checksums of all pages, in order.
     crcs: Vec<u32>,
-    /// How many records each block tells of.
+    /// The number of records that each block tells of.
     blocks: Vec<usize>,
 }
 
@@ -116,8 +116,8 @@ impl Block {
 }
 
 impl Records {
-    /// Takes of those that wait as many as fit into so many blocks, and into the ring: has it
-    /// `room` for so many sectors, for one for which room is kept or not?
+    /// Takes of those that wait as many as fit into so many blocks, and into the ring: `room` tells
+    /// whether it has so many sectors, for a write for which room is kept or for another.
     pub(super) fn take(
         waiting: &mut VecDeque<Waiting>,
         most_blocks: usize,
@@ -177,7 +177,7 @@ impl Records {
         self.blocks.len() as u64
     }
 
-    /// How much of the ring it takes.
+    /// Returns how much of the ring it takes.
     pub(super) fn sectors(&self) -> u64 {
         (self.blocks.len() + self.crcs.len()) as u64 * BLOCK_SECTORS
     }
@@ -224,7 +224,7 @@ fn append(contents: &mut Vec<(u64, Buf)>, position: u64, page: Buf) {
     contents.push((position, page));
 }
 
-/// How many records each block tells of.
+/// Counts the records that each block tells of.
 fn cut(records: &[Record]) -> Vec<usize> {
     let mut blocks = Vec::new();
     let mut used = BLOCK_BYTES;
@@ -241,8 +241,8 @@ fn cut(records: &[Record]) -> Vec<usize> {
     blocks
 }
 
-/// How many blocks may be needed for one write of an array with so many members, or more: a batch
-/// has as many at most.
+/// Returns how many blocks may be needed for one write of an array with so many members, or more: a
+/// batch has as many at most.
 pub(super) fn most_blocks(members: u64) -> u64 {
     let records = members * u64::from(UNIT_SECTORS) / BLOCK_SECTORS;
     let of_block = u64::from(BLOCK_BYTES - HEADER_BYTES) / 24;

@@ -27,7 +27,7 @@ use crate::{Buf, IoOp, MemberId, Role};
 /// Steps under way at most.
 const MOST_STEPS: usize = 8;
 
-/// What is brought in place at once.
+/// A piece of work.
 #[derive(Debug)]
 enum Work {
     /// Parity of some rows.
@@ -62,12 +62,12 @@ pub(in super::super) struct Recovery {
     steps: Slab<Step>,
     /// All parity fits when this is done, and nothing has failed.
     closes: bool,
-    /// What the journal has recorded cannot be read.
+    /// Set when data that the journal has recorded cannot be read.
     pub(in super::super) broken: bool,
 }
 
 impl Recovery {
-    /// What this log has to bring in place.
+    /// Lists the work that this log asks for.
     pub(in super::super) fn new(log: &StartLog, lane: &Lane) -> Self {
         let (work, closes) = match log {
             StartLog::None => (Vec::new(), false),

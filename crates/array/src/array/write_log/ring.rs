@@ -23,7 +23,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// What lies so many sectors behind a position.
+    /// Returns the position so many sectors behind another.
     pub(super) const fn after(&self, position: u64, sectors: u64) -> u64 {
         (position + sectors) % self.sectors
     }
@@ -32,7 +32,7 @@ impl Ring {
         (self.head + self.sectors - self.tail) % self.sectors
     }
 
-    /// Room for so many sectors more?
+    /// Returns whether so many sectors more have room.
     pub(super) const fn fits(&self, sectors: u64) -> bool {
         sectors <= self.room()
     }
@@ -43,12 +43,12 @@ impl Ring {
     }
 }
 
-/// What was recorded together.
+/// Writes that were recorded together.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     /// Where its first block lies.
     start: u64,
-    /// How much of it is not in place: writes, and pages that wait in memory.
+    /// The number of its parts that are not in place: writes, and pages that wait in memory.
     left: usize,
 }
 
@@ -92,12 +92,12 @@ impl Batches {
         self.list.front().map(|batch| batch.start)
     }
 
-    /// Is all in place?
+    /// Returns whether all is in place.
     pub(super) fn all_in_place(&self) -> bool {
         self.list.iter().all(|batch| batch.left == 0)
     }
 
-    /// Is there one only, all of which is in place?
+    /// Returns whether one batch is left, all of which is in place.
     pub(super) fn is_one_in_place(&self) -> bool {
         self.list.len() == 1 && self.list[0].left == 0
     }

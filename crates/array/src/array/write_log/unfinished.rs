@@ -1,6 +1,6 @@
-//! What a journal that wrote back had without parity, when an array starts. It is recorded anew,
-//! behind all else, so that the old records count no longer; and then it is dirty, as any other
-//! data that the journal holds alone.
+//! Data without parity that a journal which wrote back had, when an array starts. These data are
+//! recorded anew, behind all else, so that the old records count no longer; and then they are
+//! dirty, as any other data that the journal holds alone.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::{Buf, IoOp};
 pub(super) struct Unfinished {
     /// To be recorded anew: sector of the array, and position of the page; row by row.
     old: Vec<(u64, u64)>,
-    /// What is being recorded, in this strip.
+    /// Sectors that are being recorded, in this strip.
     sectors: Vec<u64>,
     strip: Option<Buf>,
     /// Recorded anew, in the same order.
@@ -44,12 +44,12 @@ impl Unfinished {
         Self { old, ..Self::default() }
     }
 
-    /// Is some of it being recorded anew?
+    /// Returns whether some of it is being recorded anew.
     pub(super) const fn is_moving(&self) -> bool {
         self.strip.is_some()
     }
 
-    /// Is there more that is to be?
+    /// Returns whether more is to be.
     pub(super) const fn has_more(&self) -> bool {
         !self.old.is_empty()
     }
@@ -74,7 +74,7 @@ impl Unfinished {
         self.strip.map_or_else(Records::default, |strip| Records::of_data(&self.sectors, strip))
     }
 
-    /// They are recorded at the head of the ring, in this batch: how many pages.
+    /// Notes that these records are at the head of the ring, in this batch: returns how many pages.
     pub(super) fn recorded(
         &mut self,
         lane: &mut Lane,

@@ -25,7 +25,7 @@ pub(super) struct Draft {
     inputs: Vec<Buf>,
 }
 
-/// What is recorded at once: some writes, each with its entries.
+/// Writes that are recorded at once, each with its entries.
 #[derive(Debug, Default)]
 pub(super) struct Unit {
     pub(super) jobs: Vec<usize>,
@@ -56,7 +56,7 @@ impl Unit {
         self.drafts.iter().map(|draft| draft.entry.pp_bytes).sum()
     }
 
-    /// What its header says.
+    /// Returns the entries of its header.
     pub(super) fn entries(&self) -> Vec<PplEntry> {
         self.drafts.iter().map(|draft| draft.entry).collect()
     }
