@@ -4,7 +4,7 @@
 # why, is told again before the last line.
 # usage: test.sh [STEP...]     (no STEP: all of them; with CI set, what is skipped has failed)
 #
-# All is built once, by the profile `checked`. Then steps run side by side, in lanes: two of steps
+# All is built once, by the profile `checked`. Then steps run side by side, in lanes: one of steps
 # that ask for answers within seconds and mostly wait, and others of steps that take what those
 # leave of the processors. What a step of a lane says is printed when it ends. Steps that are named
 # run one after another.
@@ -13,8 +13,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 first=(fmt clippy deny build)
-judging=(judges)
-waiting=(unit survive)
+waiting=(unit judges survive)
 measuring=(comparisons fuzz model)
 computing=(sim)
 behind=10
@@ -199,15 +198,13 @@ step_survive() {
 	programs && BRAID=$PWD/target/checked/braid DRAWN=6 scripts/survive.sh "${SURVIVE_ROUNDS:-6}"
 }
 
-# More of them than processors: they wait for guests, and those for each other's disks.
-step_judges() {
-	programs && RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} \
-		cargo test --profile checked --workspace --test judges
-}
+# As many of them as processors, and nothing of the kind beside: a whole machine that boots in a
+# guest gives up devices that come late.
+step_judges() { programs && cargo test --profile checked --workspace --test judges; }
 
 step_comparisons() { programs && cargo test --profile checked --workspace --test comparisons; }
 
-all=("${first[@]}" "${waiting[@]}" "${judging[@]}" "${measuring[@]}" "${computing[@]}")
+all=("${first[@]}" "${waiting[@]}" "${measuring[@]}" "${computing[@]}")
 for name; do
 	declare -F "step_$name" >/dev/null ||
 		{ echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2; }
@@ -220,8 +217,6 @@ for name in "${@:-${first[@]}}"; do
 	ended "$name"
 done
 if [ $# = 0 ]; then
-	lane 0 "${judging[@]}" &
-	lanes+=($!)
 	lane 0 "${waiting[@]}" &
 	lanes+=($!)
 	lane "$behind" "${measuring[@]}" &

@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::boot::{
     BOOT_TOOLS, CANNOT, FSTAB, HOME_STOPS, Machine, boot, enable_monitor, expect_order, members,
 };
+use crate::package::packed_fast;
 use crate::support::{Run, base, braid, directory, program, root, skip};
 
 const SCRIPT: &str = include_str!("operated.sh");
@@ -21,7 +22,8 @@ fn tree(dir: &Path) -> PathBuf {
     let tree = dir.join("tree");
     let programs = PathBuf::from(braid().get_program());
     let mut deb = Command::new(root().join("scripts/deb.sh"));
-    let made = Run::of(deb.arg(programs.parent().expect("one")).arg(dir)).expect_success("deb.sh");
+    let made = Run::of(packed_fast(&mut deb).arg(programs.parent().expect("one")).arg(dir));
+    let made = made.expect_success("deb.sh");
     let package = made.stdout.lines().next().expect("a package").to_owned();
     std::fs::create_dir_all(tree.join("deb")).expect("a directory");
     std::fs::copy(&package, tree.join("deb/braid.deb")).expect("a package");
