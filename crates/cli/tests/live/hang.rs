@@ -60,7 +60,7 @@ fn writers_commands_and_the_end_do_not_wait_for_a_member_that_was_failed() {
     lab.ok("stop x", &[]);
     // The member still hangs: nobody waited for it, though `remove` waits a while for what is in
     // flight.
-    assert!(began.elapsed() < patience(), "{:?}", began.elapsed());
+    assert!(began.elapsed() < patience() / 2, "{:?}", began.elapsed());
     drop(stopped);
     lab.ok("assemble x --run", &members[..1]);
     let held = lab.ok("cat x --offset 1M --length 1M", &[]);
