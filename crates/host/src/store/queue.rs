@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::fabric::{NoteOp, Volume, VolumeOp};
@@ -15,6 +16,9 @@ use super::{Store, check_volume};
 use crate::execute::Executor;
 use crate::mailbox::Mailbox;
 use crate::member::MemberFile;
+
+/// Time in which a job that is left at the end has to be done.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An operation that may wait for the disk.
 enum Job {
@@ -196,6 +200,9 @@ impl Drop for StoreQueue {
     fn drop(&mut self) {
         self.jobs = None;
         // The directory is free for another node when this returns, unless the disk hangs.
+        while self.pending > 0 && self.answers.recv_timeout(PATIENCE).is_ok() {
+            self.pending -= 1;
+        }
         if self.pending == 0
             && let Some(thread) = self.thread.take()
         {
