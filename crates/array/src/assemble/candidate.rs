@@ -108,12 +108,9 @@ pub fn read_bad_blocks(
     device_sectors: u64,
     read: &mut impl FnMut(u64, u32) -> Result<Vec<u8>, String>,
 ) -> Result<BadBlocks, BadBlocksError> {
-    let Some((sector, bytes)) = bad_blocks_place(superblock)? else {
+    let Some((sector, bytes)) = bad_blocks_place(superblock, device_sectors)? else {
         return Ok(BadBlocks::default());
     };
-    if sector.saturating_add(u64::from(bytes) / SECTOR_BYTES) > device_sectors {
-        return Err(unreadable("it lies beyond the end of the device"));
-    }
     let bytes = read(sector, bytes).map_err(|reason| unreadable(&reason))?;
     BadBlocks::decode(&bytes, superblock.bblog_shift)
 }
@@ -123,15 +120,22 @@ pub fn read_bad_blocks(
 ///
 /// # Errors
 /// [`BadBlocksError`].
-pub fn bad_blocks_place(superblock: &Superblock) -> Result<Option<(u64, u32)>, BadBlocksError> {
+pub fn bad_blocks_place(
+    superblock: &Superblock,
+    device_sectors: u64,
+) -> Result<Option<(u64, u32)>, BadBlocksError> {
     if !superblock.has(crate::format::superblock::feature::BAD_BLOCKS) {
         return Ok(None);
     }
     let sector = superblock.bblog_sector().ok_or_else(|| unreadable("it has no place"))?;
-    let bytes = u64::from(superblock.bblog_size_sectors) * SECTOR_BYTES;
+    let sectors = u64::from(superblock.bblog_size_sectors);
+    let bytes = sectors * SECTOR_BYTES;
     if bytes > crate::format::bad_blocks::LOG_BYTES as u64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         return Err(BadBlocksError::TooLarge { bytes });
+    }
+    if sector.saturating_add(sectors) > device_sectors {
+        return Err(unreadable("it lies beyond the end of the device"));
     }
     Ok(Some((sector, u32::try_from(bytes).expect("a page at most"))))
 }

@@ -134,8 +134,7 @@ impl KeeperSide {
         }
         let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         if let Ok(found) = &decoded
-            && let Ok(Some((sector, bytes))) = bad_blocks_place(found)
-            && sector.saturating_add(u64::from(bytes) / SECTOR_BYTES) <= sectors
+            && let Ok(Some(_)) = bad_blocks_place(found, sectors)
         {
             visit.returned = Some(Box::new(found.clone()));
             return parts.go_on(SessionKey::AbsentVisit, Step::Listing);

@@ -3,7 +3,7 @@
 use braid_array::assemble::bad_blocks_place;
 use braid_array::fabric::PeerId;
 use braid_array::format::Superblock;
-use braid_array::{Instant, MemberId, Refusal, Role};
+use braid_array::{Instant, MemberId, Refusal, Role, SECTOR_BYTES};
 
 use super::negotiation::{Negotiation, Question, Step};
 use super::presence::Presence;
@@ -188,7 +188,8 @@ impl Session {
     }
 
     pub(super) fn question(&self, place: Option<Role>, peers: Vec<PeerAddress>) -> Question {
-        let listed = |superblock: &Superblock| bad_blocks_place(superblock).ok().flatten();
+        let sectors = self.volume_bytes / SECTOR_BYTES;
+        let listed = |found: &Superblock| bad_blocks_place(found, sectors).ok().flatten();
         Question {
             volume: self.volume(),
             place,
