@@ -154,11 +154,7 @@ step_model() {
 	fi
 }
 
-# Tests that wait for processes, nodes and mounts wait side by side.
-step_unit() {
-	RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} \
-		cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
-}
+step_unit() { cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges; }
 
 # For every edit; `make test` runs all of it, too.
 step_quick() {
