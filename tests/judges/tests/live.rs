@@ -35,6 +35,8 @@ fn is_root() -> bool {
 struct Mounted {
     system: &'static str,
     device: String,
+    /// Its number may be another's as soon as we have given it up.
+    attached: bool,
     mount: PathBuf,
     export: PathBuf,
 }
@@ -52,7 +54,7 @@ impl Mounted {
         let file = export.join(served_name);
         let attach = Run::of(sbin("losetup").args(["-f", "--show", "--direct-io=on"]).arg(&file));
         let device = attach.expect_success("losetup").stdout.trim().to_string();
-        let mounted = Self { system, device, mount, export };
+        let mounted = Self { system, device, attached: true, mount, export };
         if make {
             let force = if system == "xfs" { "-f" } else { "-F" };
             let mkfs = format!("mkfs.{system}");
@@ -98,11 +100,14 @@ impl Mounted {
         Run::of(&mut fio).expect_success("what fio wrote is still there");
     }
 
-    fn unmount(&self) {
+    fn unmount(&mut self) {
         Run::of(Command::new("umount").arg(&self.mount)).expect_success("umount");
         self.fsck();
+        let ours = backing_file(&self.device);
+        assert!(ours.is_some(), "{} has gone by itself", self.device);
         Run::of(sbin("losetup").args(["-d", &self.device])).expect_success("losetup -d");
-        until("the loop device lets go", || !loop_in_use(&self.device));
+        self.attached = false;
+        until("the loop device lets go", || backing_file(&self.device) != ours);
     }
 
     fn fsck(&self) {
@@ -116,7 +121,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         // After a test that failed or killed its server: whatever is still there goes.
         let _ = Command::new("umount").arg("-l").arg(&self.mount).stderr(Stdio::null()).status();
-        if loop_in_use(&self.device) {
+        if self.attached {
             let _ = sbin("losetup").args(["-d", &self.device]).status();
         }
         let _ = Command::new("umount").arg("-l").arg(&self.export).stderr(Stdio::null()).status();
@@ -144,9 +149,10 @@ fn sbin(program: &str) -> Command {
     Command::new(place.iter().find(|path| path.exists()).expect("an installed program"))
 }
 
-fn loop_in_use(device: &str) -> bool {
+/// Name of the file that a loop device is of; none when it is free.
+fn backing_file(device: &str) -> Option<String> {
     let name = device.trim_start_matches("/dev/");
-    Path::new(&format!("/sys/block/{name}/loop/backing_file")).exists()
+    fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
 }
 
 fn finish(mut fio: Child) {
@@ -189,7 +195,7 @@ fn ext4_survives_a_failed_member_and_a_kill_during_recovery() {
     let disks: Vec<PathBuf> = [0, 3, 2].map(|index| disks[index].clone()).to_vec();
     let served = Served::start("live-ext4", &disks, &["--run", "--export", export.as_str()]);
     served.wait_until_whole();
-    let mounted = Mounted::new("ext4", "live-ext4", base, false);
+    let mut mounted = Mounted::new("ext4", "live-ext4", base, false);
     mounted.verify_fio("before", 1);
     mounted.verify_fio("during", 2);
     mounted.unmount();
@@ -211,7 +217,7 @@ fn xfs_survives_a_member_that_fails_and_recovers() {
     create("live-xfs", "6", &disks, &["--chunk", "64K", "--assume-clean", "--bitmap", "internal"]);
     let export = export(base);
     let served = Served::start("live-xfs", &disks, &["--export", export.as_str()]);
-    let mounted = Mounted::new("xfs", "live-xfs", base, true);
+    let mut mounted = Mounted::new("xfs", "live-xfs", base, true);
     let fio = mounted.start_fio("during", 2);
     for member in [&disks[2], &disks[0]] {
         mounted.wait_for_writes(6);

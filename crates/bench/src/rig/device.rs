@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::leftovers::{Guard, Leftover};
+use super::leftovers::{self, Guard, Leftover};
 use super::room::{Room, file_name};
 use crate::failure::Failure;
 use crate::tool::Tool;
@@ -40,7 +40,8 @@ impl LoopDevice {
         all.push(&file);
         let output = losetup.output(&all)?;
         let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let guard = Guard::new(Leftover::Loop(device.clone()));
+        let backing = leftovers::backing_file(&device).unwrap_or_default();
+        let guard = Guard::new(Leftover::Loop(device.clone(), backing));
         Ok(Self { device, _guard: guard })
     }
 }

@@ -3,6 +3,7 @@
 //! directory: the next process takes them away. Processes need no guard: they are started so that
 //! they end with the command.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,10 +24,10 @@ use crate::failure::Failure;
 pub enum Leftover {
     /// A mount.
     Mount(PathBuf),
-    /// A loop device.
-    Loop(PathBuf),
-    /// An array of the kernel's.
-    Md(PathBuf),
+    /// A loop device, and the file that it is of: its number may be another's by now.
+    Loop(PathBuf, PathBuf),
+    /// An array of the kernel's, and the members that it is of.
+    Md(PathBuf, Vec<PathBuf>),
     /// The namespaces of the lab with this name, and what runs in them.
     Lab(String),
     /// A directory with all that is in it.
@@ -42,14 +43,34 @@ impl Leftover {
     fn take_away(&self) -> bool {
         match self {
             Self::Mount(path) => unmount(path),
-            Self::Loop(device) => run("losetup", &["--detach"], device),
-            Self::Md(device) => run("mdadm", &["--stop", "--quiet"], device),
+            Self::Loop(device, file) => {
+                backing_file(device).as_ref() != Some(file) || run("losetup", &["--detach"], device)
+            }
+            Self::Md(device, members) => {
+                !is_of(device, members) || run("mdadm", &["--stop", "--quiet"], device)
+            }
             Self::Lab(name) => spaces::take_down(name),
             Self::Directory(path) => gone(path, fs::remove_dir_all(path)),
             Self::EmptyDirectory(path) => gone(path, fs::remove_dir(path)),
             Self::Setting(file, before) => gone(file, fs::write(file, before)),
         }
     }
+}
+
+/// File that a loop device is of, as the kernel names it; none when the device is free.
+pub fn backing_file(device: &Path) -> Option<PathBuf> {
+    let entry = Path::new("/sys/block").join(device.file_name()?).join("loop/backing_file");
+    Some(PathBuf::from(fs::read_to_string(entry).ok()?.trim_end_matches('\n')))
+}
+
+/// Tells whether an array of the kernel's has members, and none but these.
+fn is_of(device: &Path, members: &[PathBuf]) -> bool {
+    let entry = Path::new("/sys/block").join(device.file_name().unwrap_or_default());
+    let slaves = fs::read_dir(entry.join("slaves")).into_iter().flatten().flatten();
+    let names: Vec<_> = slaves.map(|slave| slave.file_name()).collect();
+    let known: Vec<_> = members.iter().filter_map(|member| member.canonicalize().ok()).collect();
+    let ours = |name: &OsString| known.iter().any(|member| member.file_name() == Some(name));
+    !names.is_empty() && names.iter().all(ours)
 }
 
 fn gone(path: &Path, removed: std::io::Result<()>) -> bool {

@@ -52,9 +52,9 @@ impl Md {
         words.extend(["--metadata=1.2", "--bitmap=none", "--level", level]);
         words.extend(layout.iter().flat_map(|layout| ["--layout", *layout]));
         words.extend(["--raid-devices", &count]);
-        let members: Vec<String> = members.iter().map(|m| m.display().to_string()).collect();
-        words.extend(members.iter().map(String::as_str));
-        let guard = Guard::new(Leftover::Md(device.clone()));
+        let named: Vec<String> = members.iter().map(|m| m.display().to_string()).collect();
+        words.extend(named.iter().map(String::as_str));
+        let guard = Guard::new(Leftover::Md(device.clone(), members.to_vec()));
         mdadm.output(&words)?;
         Ok(Self { device, _guard: guard })
     }

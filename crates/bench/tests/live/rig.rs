@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::{program, skip};
+use braid_bench::rig::leftovers::{Guard, Leftover, backing_file};
 use braid_bench::rig::{
     Array, ArraySpec, FileSystem, Kind, LimitedDisks, Limits, LoopDevice, Rate, Room,
 };
@@ -55,6 +56,24 @@ fn a_file_system_on_an_array_stands_and_goes() {
     assert!(!PathBuf::from(format!("/proc/{pid}")).exists());
     let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_loop_device_of_another_file_is_left_alone() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        let test = "a_loop_device_of_another_file_is_left_alone";
+        return skip(test, "it needs root and loop devices");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().canonicalize().expect("its full name").join("file");
+    fs::write(&path, [0; 1 << 20]).expect("a file");
+    let device = LoopDevice::with(&path, LoopDevice::DIRECT).expect("a loop device");
+    let name = device.device.clone();
+    let of = || backing_file(&name);
+    drop(Guard::new(Leftover::Loop(name.clone(), path.with_file_name("another"))));
+    assert_eq!(of(), Some(path.clone()));
+    drop(device);
+    assert_ne!(of(), Some(path));
 }
 
 #[test]
