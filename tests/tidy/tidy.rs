@@ -85,6 +85,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/cli/src/output", &[]),
     ("crates/cluster/src", &[]),
     ("crates/cluster/src/client", &[]),
+    ("crates/cluster/src/client/engine", &[]),
     ("crates/cluster/src/node", &[]),
     ("crates/cluster/src/pipeline", &[]),
     ("crates/cluster/src/schedule", &[]),

@@ -10,7 +10,7 @@ use braid_array::{
 
 use super::areas::Areas;
 use super::extent::{Extent, Piece};
-use super::queue::PendingSet;
+use super::pending::PendingSet;
 use super::reads::Reads;
 use super::requests::Requests;
 use super::space::Space;

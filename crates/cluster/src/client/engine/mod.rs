@@ -23,7 +23,9 @@ mod journals;
 mod known;
 mod lease;
 mod mix;
+mod opening;
 mod partial;
+mod pending;
 mod position;
 #[cfg(test)]
 mod probe;
@@ -38,6 +40,7 @@ mod space;
 mod staging;
 mod stripe;
 mod work;
+mod writes;
 
 use braid_array::format::Superblock;
 use braid_array::keeper::{Done, Fix, LaneReport, Tried, Unit, Work as What};
@@ -55,14 +58,15 @@ use flush::Flushes;
 use journals::Journals;
 use lease::Lease;
 pub(super) use mix::Mix;
-use queue::{Below, Queue};
+use opening::Below;
+use queue::Queue;
 use read_back::ReadBack;
 pub(super) use read_back::Verdict;
 use reading::take_read;
-use requests::Writes;
 pub(super) use sets::{Prepared, Sets, StoreFault};
 pub(super) use space::Space;
 use work::{Follows, Task, Work};
+use writes::Writes;
 
 use super::out::{IoPurpose, RequestKind};
 use super::session_key::SessionKey;

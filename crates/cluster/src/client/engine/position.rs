@@ -5,6 +5,7 @@ use super::lease::Lease;
 use super::sets::Sets;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
+use crate::schedule::Planner;
 use crate::set::{Roles, Touched};
 
 /// Requirements of a slice-set for its position.
@@ -20,17 +21,26 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Returns the index, among the free positions of the kind, of the one whose encoder has least
-    /// to send; otherwise of the one longest free. Positions whose encoder is missing are skipped,
-    /// unless the client makes the parities.
-    pub(super) fn choose(&self, cx: &Cx<'_>, sets: &Sets, lease: &Lease) -> Option<usize> {
+    /// to send; otherwise of the one longest free; and the maker of the parities there. Positions
+    /// whose encoder is missing are skipped, unless the client makes the parities.
+    pub(super) fn choose(
+        &self,
+        cx: &Cx<'_>,
+        sets: &Sets,
+        lease: &Lease,
+    ) -> Option<(usize, Planner)> {
         let nodes = cx.members.nodes();
         let usable = lease.usable(cx);
         let pipeline = &cx.shared.pipeline;
-        let encoded =
-            |position| self.by_client || pipeline.planner_without(position, self.missing).is_some();
-        let free = || sets.free(self.kind).enumerate().filter(|&(_, p)| encoded(p) && usable(p));
+        let planner = |(at, position): (usize, Position)| {
+            let client = self.by_client.then_some(Planner::Client);
+            let planner = client.or_else(|| pipeline.planner_without(position, self.missing));
+            planner.map(|planner| (at, planner, position))
+        };
+        let free =
+            || sets.free(self.kind).enumerate().filter(|&(_, p)| usable(p)).filter_map(planner);
         if self.touched.is_all() || self.touched.count() == 0 {
-            return free().next().map(|(at, _)| at);
+            return free().next().map(|(at, planner, _)| (at, planner));
         }
         let kept = self.kept(nodes);
         // The home of a lone block, else whoever keeps most.
@@ -40,8 +50,9 @@ impl Wanted<'_> {
             let node = position.encoder(nodes);
             if lone { u32::from(Some(node) == home) } else { kept[node.index()] }
         };
-        let most = free().map(|(_, position)| worth(position)).max()?;
-        free().find(|&(_, position)| worth(position) == most).map(|(at, _)| at)
+        let most = free().map(|(.., position)| worth(position)).max()?;
+        let found = free().find(|&(.., position)| worth(position) == most);
+        found.map(|(at, planner, _)| (at, planner))
     }
 
     /// Returns, by node, the number of blocks that it keeps for itself; these do not travel.

@@ -10,79 +10,18 @@ use braid_array::keeper::{Done, LaneReport};
 use braid_array::{Buf, RequestError, Role};
 
 use super::context::{Cx, Note};
-use super::decode::Decodes;
 use super::extent::Extent;
 use super::gather::{Gather, Stretch};
 use super::journals::Journals;
 use super::lease::Lease;
-use super::position::Wanted;
+use super::opening::{Below, choose, open};
+use super::pending::PendingSet;
 use super::sets::{MAX_TRIES, NewSet, Sets};
 use super::work::Work;
 use crate::client::Key;
 use crate::ids::Position;
-use crate::pipeline::PlacedSchedule;
-use crate::pipeline::{Knowledge, Way, write_strategy};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
-
-/// A slice-set that waits for a position.
-#[derive(Debug)]
-pub(super) struct PendingSet {
-    pub(super) key: Key,
-    /// The client makes the parities; undecided until the slice-set is first in line.
-    by_client: Option<bool>,
-    pub(super) range: Stretch,
-    /// Changes no data: the superblocks already record its purpose.
-    pub(super) background: bool,
-    /// Number of the write that the keeper was told of; `None` for background work.
-    write: Option<u64>,
-    /// Roles that get their blocks from the others, one slice-set for each.
-    restores: Roles,
-    /// Number of aborts.
-    pub(super) tries: u32,
-}
-
-impl PendingSet {
-    fn new(key: Key, range: Stretch) -> Self {
-        Self {
-            key,
-            by_client: None,
-            range,
-            background: false,
-            write: None,
-            restores: Roles::NONE,
-            tries: 0,
-        }
-    }
-
-    /// Cuts a first part of this length off. The keeper has not been told of it as a write yet.
-    fn cut_off(&mut self, len: u32) -> Self {
-        Self { range: self.range.cut_off(len), write: None, ..*self }
-    }
-
-    /// The part of its stripe, of each block.
-    fn extent(&self) -> Extent {
-        Extent { stripe: self.key.stripe, index: 0, at: self.range.offset, len: self.range.len }
-    }
-
-    /// Notes that the role of this strategy has its blocks. Returns whether another role lacks its
-    /// own.
-    pub(super) fn goes_on_after(&mut self, strategy: WriteStrategy) -> bool {
-        if let WriteStrategy::Restore(role) = strategy {
-            self.restores.remove(role);
-        }
-        !self.restores.is_empty()
-    }
-}
-
-/// The machines that a slice-set needs to get a position.
-pub(super) struct Below<'a> {
-    pub(super) sets: &'a mut Sets,
-    pub(super) lease: &'a mut Lease,
-    pub(super) journals: &'a mut Journals,
-    pub(super) decodes: &'a mut Decodes,
-    pub(super) work: &'a mut Work,
-}
 
 /// Slice-sets that wait for a position: whole slices, and short ranges. First come first served
 /// among those of a kind.
@@ -298,61 +237,15 @@ impl Queue {
         if let Some(role) = self.pending[kind][0].restores.iter().next() {
             return self.open_restore(cx, below, (kind, of), role);
         }
-        let redundant = cx.shared.redundant();
-        let first = &mut self.pending[kind][0];
-        let whole = first.range.touched.is_all();
-        let blank = whole && first.range.blank;
-        let makes = || whole && redundant && !blank && below.sets.mix.client_makes_next();
-        let by_client = *first.by_client.get_or_insert_with(makes);
-        let stripe = first.key.stripe;
-        let planner = cx.shared.pipeline.planner(Position(0));
-        let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
-        let way = way(cx, &plan, first, missing);
-        let scattered = first.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
-        let sums = if by_client { plan.code.equations().len() } else { 0 };
-        let fetched = way.brought_back(&plan.code, &first.range.touched, missing);
-        let len = first.range.len;
-        if !fetched.is_empty() && !room_to_fetch(cx, below, &plan, scattered + fetched.len()) {
-            return false;
-        }
-        let partial = &below.journals.parts;
-        // What is lost of a stripe that is torn while a node is missing nobody could tell any more.
-        let recorded = partial.is_whole_recorded(first.key) || !missing.is_empty();
-        let log = !whole || first.background || recorded;
-        if !below.journals.may_open(cx, log, len) {
-            return false;
-        }
-        let wanted = Wanted { kind: of, plan: &plan, touched: &way.put, missing, by_client };
-        let Some(at) = wanted.choose(cx, below.sets, below.lease) else { return false };
-        let buffers = scattered + sums + fetched.len();
-        let Some(staged) = below.decodes.stage(cx.shared, buffers, len) else { return false };
-        let Some(pending) = self.pending[kind].pop_front() else { return false };
-        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
+        let Some(opening) = choose(cx, below, &mut self.pending[kind][0], (of, missing)) else {
             return false;
         };
-        let encoder = cx.shared.pipeline.planner_without(position, missing);
-        let planner = if by_client { Some(Planner::Client) } else { encoder };
-        let Some(planner) = planner else { return false };
-        let set = Set {
-            position,
-            generation,
-            number,
-            stripe,
-            offset: pending.range.offset,
-            len,
-            strategy: way.strategy,
-            planner,
-            fua: pending.range.fua && !(log && below.journals.are_used()),
-            touched: way.put,
-            missing,
-            log,
-            relay: false,
-        };
-        below.lease.miss_home(cx.members.nodes(), &set, &plan);
-        below.journals.note_opened(cx.shared, &set);
-        let new = NewSet { job: pending, set, staged, fetched, unknown: way.unknown };
-        below.sets.open(cx, below.decodes, new);
+        open(cx, below, self.take_first(kind), opening);
         true
+    }
+
+    fn take_first(&mut self, kind: usize) -> PendingSet {
+        self.pending[kind].pop_front().expect("a slice-set that was looked at")
     }
 
     /// Opens the first slice-set, which gives this role its blocks, if there is a position. Returns
@@ -366,7 +259,7 @@ impl Queue {
     ) -> bool {
         if !cx.members.alive(role) {
             // It is lost again: nothing of the slice is wrong.
-            let Some(pending) = self.pending[kind].pop_front() else { return false };
+            let pending = self.take_first(kind);
             cx.note(Note::TaskOver { key: pending.key, done: Done::Failed });
             let now = cx.now();
             cx.shared.areas.set_over(pending.key, now);
@@ -376,10 +269,8 @@ impl Queue {
         missing.remove(role);
         let usable = below.lease.usable(cx);
         let Some(at) = below.sets.free(of).position(usable) else { return false };
-        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
-            return false;
-        };
-        let Some(pending) = self.pending[kind].pop_front() else { return false };
+        let (position, generation, number) = below.sets.use_position(of, at);
+        let pending = self.take_first(kind);
         let set = Set {
             position,
             generation,
@@ -437,42 +328,4 @@ fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
     for id in pending.range.requests {
         cx.part_over(id, Err(RequestError::Failed));
     }
-}
-
-/// Returns the way to write a part of a stripe with the fewest reads and writes of members.
-/// Background work makes the parities right, whatever they are, and gives nodes what they lack.
-fn way(cx: &Cx<'_>, plan: &PlacedSchedule, pending: &PendingSet, missing: Roles) -> Way {
-    let range = &pending.range;
-    if range.touched.is_all() && range.blank {
-        return Way::new(WriteStrategy::Zero, range.touched.clone());
-    }
-    let part = pending.extent();
-    if !pending.background {
-        let unknown = |cell| cx.is_unknown(&part, cell);
-        let known = Knowledge { missing, unknown: &unknown, in_step: cx.sums_count(&part) };
-        return write_strategy(&plan.code, &range.touched, known);
-    }
-    let mut put = range.touched.clone();
-    let code = &plan.code;
-    // Who keeps its own reads that itself.
-    let is_kept = |index: u32| cx.is_kept(&part, code, code.data()[index as usize]);
-    let unreadable = cx.unreadable(&part, code).into_iter();
-    unreadable.filter(|&index| !is_kept(index)).for_each(|index| put.insert(index));
-    let all = put.is_all();
-    Way::new(if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
-}
-
-/// Returns whether lost blocks of a stripe can be restored while slice-sets hold buffers for the
-/// same reason. This keeps slice-sets from waiting for each other's buffers.
-fn room_to_fetch(
-    cx: &mut Cx<'_>,
-    below: &mut Below<'_>,
-    plan: &PlacedSchedule,
-    own: usize,
-) -> bool {
-    let stripe = plan.code.data().len() + plan.code.equations().len();
-    let needed = own + stripe * (below.sets.fetching() + 1);
-    let Some(taken) = below.decodes.stage(cx.shared, needed, 512) else { return false };
-    cx.shared.staging.give(taken);
-    true
 }

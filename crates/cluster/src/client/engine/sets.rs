@@ -28,7 +28,7 @@ use self::outline::{Outline, Outlines};
 use self::pace::Pace;
 use super::known::Stored;
 use super::mix::Mix;
-use super::queue::PendingSet;
+use super::pending::PendingSet;
 use crate::client::Key;
 use crate::ids::{Generation, Position};
 use crate::pipeline::{Pipeline, PlacedSchedule};
@@ -195,17 +195,13 @@ impl Sets {
 
     /// Takes a free position of this kind, by its index among the free ones. Returns the position,
     /// its generation, and the version of the slice-set.
-    pub(super) fn use_position(
-        &mut self,
-        kind: usize,
-        at: usize,
-    ) -> Option<(Position, Generation, u64)> {
-        let position = self.free[kind].remove(at)?;
+    pub(super) fn use_position(&mut self, kind: usize, at: usize) -> (Position, Generation, u64) {
+        let position = self.free[kind].remove(at).expect("an index among the free ones");
         let generation = &mut self.generations[position.index()];
         let current = *generation;
         *generation = current.next();
         self.version += 1;
-        Some((position, current, self.version))
+        (position, current, self.version)
     }
 
     /// The version of the latest slice-set.
