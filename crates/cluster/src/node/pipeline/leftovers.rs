@@ -7,6 +7,7 @@ use braid_array::{Action, IoOp};
 use super::open_set::{OpenSet, Stage};
 use super::part::Work;
 use super::pipe::Pipe;
+use super::resolving::Resolving;
 use super::ring::ALIGN;
 use super::{Pipes, release_ring};
 use crate::ids::SetVersion;
@@ -16,18 +17,6 @@ use crate::wire::{Leftover, Message};
 
 /// Bytes that fit into a message.
 const MAX_LISTED_BYTES: usize = 6000;
-
-/// A client's decision on the leftovers of another, on its way into the store.
-#[derive(Debug)]
-pub(super) struct Resolving {
-    by: ClientId,
-    tag: u32,
-    commit: Vec<SetVersion>,
-    /// Operations that are not answered.
-    unanswered: usize,
-    flushing: bool,
-    ok: bool,
-}
 
 /// Result of a decision: stored, or failed.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ mod open_set;
 mod part;
 mod pipe;
 mod reads;
+mod resolving;
 mod ring;
 mod seat;
 mod sets;

@@ -6,11 +6,11 @@ use std::ops::Range;
 use braid_array::fabric::PeerId;
 
 use super::lease::{Lease, Returning};
-use super::leftovers::Resolving;
 use super::neighbours::{Dialed, Neighbours};
 use super::open_set::{Context, OpenSet, Stage};
 use super::part::Work;
 use super::reads::Reads;
+use super::resolving::Resolving;
 use super::seat::Seat;
 use super::sets::{Early, Sets};
 use super::slot::{ReadRequest, StoreCopied};
