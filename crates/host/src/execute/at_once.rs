@@ -1,6 +1,5 @@
 //! Members that answer at once, and how much of their I/O the engine's thread does itself.
 
-use super::member::file_system;
 use crate::lock::LockedFile;
 
 /// I/O of more bytes is long. Some of that is done at once, too, but much of it together is given
@@ -14,6 +13,12 @@ const TURN_BYTES: u64 = 16 << 20;
 const CALL_BYTES: u64 = 4 << 10;
 
 const TMPFS: u32 = 0x0102_1994;
+
+/// Returns the kernel's number for the kind of file system that a file is on.
+pub(super) fn file_system(file: &LockedFile) -> Option<u32> {
+    #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
+    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)
+}
 
 /// Returns whether the file lies entirely in memory. I/O on it then waits for no device, but
 /// io_uring would hand each one to a thread of the kernel, and waking that up takes longer than

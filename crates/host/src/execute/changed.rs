@@ -7,9 +7,9 @@ use std::sync::Arc;
 use braid_array::{Buf, IoOp, SECTOR_BYTES};
 use rustix::io::Errno;
 
-use super::Flight;
 use super::transfer::Transfer;
 use crate::driver::Op;
+use crate::lock::LockedFile;
 use crate::member::{Dirty, Overlay};
 
 /// Progress of a read, write or flush.
@@ -38,13 +38,19 @@ impl Changes {
     }
 
     /// Returns the next operation for the remaining part.
-    pub(super) fn next(&self, flight: &Flight) -> Op {
-        let Transfer { offset, done_bytes, .. } = flight.transfer;
+    pub(super) fn next(
+        &self,
+        op: IoOp,
+        transfer: &Transfer,
+        syncing: bool,
+        member: &Arc<LockedFile>,
+    ) -> Op {
+        let &Transfer { offset, done_bytes, .. } = transfer;
         let from = offset + u64::from(done_bytes);
         let sector = (from - self.start) / SECTOR_BYTES;
         let rest = |buf: Buf| buf.slice(done_bytes, buf.len - done_bytes);
         let (file, place) = self.overlay.place(sector);
-        match flight.op {
+        match op {
             IoOp::Read { buf, .. } => {
                 let buf = rest(buf);
                 let run = self.overlay.run(sector, u64::from(buf.len) / SECTOR_BYTES);
@@ -52,9 +58,9 @@ impl Changes {
                 if run.changed {
                     return Op::Read { file, offset: place, buf };
                 }
-                Op::Read { file: Arc::clone(&flight.file), offset: from, buf }
+                Op::Read { file: Arc::clone(member), offset: from, buf }
             }
-            IoOp::Write { buf, .. } if !flight.syncing => {
+            IoOp::Write { buf, .. } if !syncing => {
                 Op::Write { file, offset: place, buf: rest(buf), dsync: false }
             }
             _ => Op::Sync { file },

@@ -79,10 +79,10 @@ impl Flight {
 
     /// Returns the next operation for the remaining part.
     pub(super) fn next(&self) -> Op {
-        if let Some(changes) = &self.changes {
-            return changes.next(self);
-        }
         let Self { file, op, transfer, syncing, then_sync, .. } = self;
+        if let Some(changes) = &self.changes {
+            return changes.next(*op, transfer, *syncing, file);
+        }
         let file = Arc::clone(file);
         let rest = |buf: Buf| buf.slice(transfer.done_bytes, buf.len - transfer.done_bytes);
         let offset = transfer.offset + u64::from(transfer.done_bytes);

@@ -10,7 +10,7 @@ use braid_rescue::map_file::MapFile;
 use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
-use super::at_once::answers_at_once;
+use super::at_once::{answers_at_once, file_system};
 use super::backends::{Backends, Wanted};
 use super::changed::Changes;
 use super::mapped::Mapped;
@@ -244,10 +244,4 @@ fn keeps_dsync(file: &LockedFile) -> bool {
         0x0102_1994, // tmpfs, where nothing is durable
     ];
     file_system(file).is_some_and(|kind| KNOWN.contains(&kind))
-}
-
-/// Returns the kernel's number for the kind of file system that a file is on.
-pub(super) fn file_system(file: &LockedFile) -> Option<u32> {
-    #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
-    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)
 }
