@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use braid_array::assemble::{Candidate, Verdict};
 use braid_array::format::Superblock;
 
-use super::assemble::content;
 use super::found::{self, Found, Use, is_called};
+use super::inside::content;
 use super::stranger::refuse_strangers;
 use crate::failure::Failure;
 use crate::output::shape::short_name;

@@ -12,7 +12,7 @@ use braid_host::notify;
 use braid_host::run_dir::log_path;
 use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
 
-use super::assemble::HowAssembled;
+use super::successor::HowAssembled;
 use crate::failure::{Failure, system_error};
 use crate::output;
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use braid_host::daemon::Daemon;
 use braid_host::serve::Assembled;
 
-use super::HowAssembled;
 use crate::args::{AssembleArgs, GeometryArg};
 use crate::cmd::bare::{self, Bare};
 use crate::cmd::found::Use;
 use crate::cmd::launch::{self, How, launch};
+use crate::cmd::successor::HowAssembled;
 use crate::failure::Failure;
 
 pub(super) fn start(

@@ -10,10 +10,11 @@ use braid_host::member::MemberFile;
 use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
-use super::{Called, judge};
+use super::Called;
 use crate::args::ReshapeArgs;
 use crate::cmd::found::{self, Found};
 use crate::cmd::halfway;
+use crate::cmd::inside::{attached, content, content_of, judge, title};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 
@@ -338,20 +339,10 @@ fn with_members(
     Ok((config, members))
 }
 
-/// Returns the name of an inner array as a member.
-fn title(assembly: &Assembly) -> String {
-    assembly.newest.as_ref().map_or_else(String::new, |sb| sb.title())
-}
-
 /// Returns the name of an array in commands.
 pub(super) fn short_name(superblock: &Superblock) -> String {
     let name = superblock.name();
     name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
-}
-
-fn attached(assembly: &Assembly) -> impl Iterator<Item = &str> {
-    let verdicts = assembly.verdicts.iter();
-    verdicts.filter(|(_, verdict)| verdict.attached()).map(|(device, _)| device.as_str())
 }
 
 /// The devices of those arrays that are in.
@@ -384,43 +375,4 @@ fn judge_nested<'a>(
 fn hold_a_superblock(groups: &[Vec<Found>]) -> bool {
     let mut contents = groups.iter().filter_map(|found| content(found));
     contents.any(|candidate| candidate.superblock.is_ok())
-}
-
-/// Reads the superblocks on an array, started by force; `None` when the array cannot be started.
-pub(in crate::cmd) fn content(found: &[Found]) -> Option<Candidate> {
-    content_of(&judge(found, Options { force: true, run: true, read_only: true }), found)
-}
-
-/// Reads the superblocks on an inner array; `None` when the array cannot be started.
-fn content_of(assembly: &Assembly, found: &[Found]) -> Option<Candidate> {
-    let mut reader = reader(assembly, found)?;
-    let sectors = reader.size_bytes() / SECTOR_BYTES;
-    let mut read = |sector: u64, bytes: u32| {
-        let mut content = vec![0; bytes as usize];
-        let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
-        read.map(|()| content).map_err(|error| error.to_string())
-    };
-    Some(Candidate::read(title(assembly), sectors, &mut read).with_log(&mut read))
-}
-
-/// Reads an inner array. Its members are opened once more, since the reader goes through the page
-/// cache and a server does not.
-fn reader(assembly: &Assembly, found: &[Found]) -> Option<Reader> {
-    let open = |device: &str| {
-        let one = found.iter().find(|one| one.candidate.device == device)?;
-        one.device.twin().ok()
-    };
-    match &assembly.start {
-        Start::Ready { config, .. } => {
-            let members = config.members.iter().map(|member| open(&member.device));
-            Reader::new((**config).clone(), members.collect::<Option<_>>()?).ok()
-        }
-        Start::Halfway(halfway) => {
-            let members = attached(assembly).map(open).collect::<Option<_>>()?;
-            let opened =
-                halfway::prepare((**halfway).clone(), members, &ReshapeArgs::default()).ok()?;
-            Reader::of_pieces(opened.whole, opened.arrays).ok()
-        }
-        Start::Refused { .. } => None,
-    }
 }

@@ -14,9 +14,11 @@ use braid_host::serve::Assembled;
 use super::families::{self, Choice, Families, choose};
 use super::found::{self, Found, Members, Named, Use};
 use super::given::Given;
+use super::inside::judge;
 use super::launch::{self, How, launch};
 use super::maps;
 use super::stranger::refuse_strangers;
+use super::successor::HowAssembled;
 use crate::args::{AssembleArgs, MapArgs, ReshapeArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
@@ -28,13 +30,10 @@ mod explain;
 mod layers;
 mod nodes;
 mod part;
-mod successor;
 
 use layers::Layers;
-pub(super) use layers::content;
 pub use nodes::open_nodes;
 pub(super) use nodes::{ask_all, volumes};
-pub(super) use successor::HowAssembled;
 
 /// Identity of the array, as typed.
 #[derive(Clone, Debug, Default)]
@@ -255,11 +254,6 @@ fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
         return Err(Failure::refused("assemble", "--scan", reason, "name the members"));
     }
     Ok(arrays)
-}
-
-/// Judges the members and whether the array can start.
-fn judge(found: &[Found], options: Options) -> Assembly {
-    found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
 /// Returns whether the array could start from these members with no member unread. Also examines

@@ -13,7 +13,7 @@ use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, Private};
 use uuid::Uuid;
 
-use super::source::Source;
+use super::source::{BLOCK_BYTES, Source};
 use super::{contents, range, stdout_failure, to_read};
 use crate::args::{CatArgs, NodeArg};
 use crate::cmd::assemble::{ask_all, volumes};
@@ -23,8 +23,6 @@ use crate::output;
 
 /// Bytes read at once; whole blocks of any array.
 const PART_BYTES: u64 = 4 << 20;
-/// The array is read in multiples of this.
-pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// A volume that is there.
 struct Seen {

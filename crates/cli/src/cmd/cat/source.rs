@@ -6,7 +6,8 @@ use braid_host::reader::Reader;
 use braid_host::serve::Private;
 use braid_rescue::Image;
 
-use super::nodes::BLOCK_BYTES;
+/// Bytes in multiples of which an array on nodes is read.
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// An array.
 pub(super) enum Source<'a> {

@@ -9,7 +9,7 @@ use braid_array::format::{Superblock, Version};
 use braid_host::member::MemberFile;
 use serde::{Deserialize, Serialize};
 
-use super::{OPERATION, open_as, write};
+use super::{OPERATION, open_as};
 use crate::cmd::found::Use;
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -118,7 +118,7 @@ pub(super) fn undo(path: &Path) -> Result<(), Failure> {
         check(device, one)?;
     }
     for (device, one) in devices.iter().zip(&saved.members) {
-        write::write(device, one.offset_bytes, &one.old.0)?;
+        write(device, one.offset_bytes, &one.old.0)?;
     }
     let names: Vec<String> = saved.members.into_iter().map(|one| one.member).collect();
     output::answer(&format!("put back on {}\n", names.join(", ")))
@@ -155,4 +155,14 @@ fn identity(bytes: &[u8], offset_bytes: u64) -> Option<([u8; 16], [u8; 16])> {
     };
     let superblock = Superblock::decode(version, sector, bytes).ok()?;
     Some((superblock.set_uuid, superblock.device_uuid))
+}
+
+/// Writes to a member, durably.
+pub(super) fn write(device: &MemberFile, offset_bytes: u64, bytes: &[u8]) -> Result<(), Failure> {
+    let written = device.write_at(offset_bytes, bytes).and_then(|()| device.sync());
+    written.map_err(|error| {
+        let reason = format!("cannot be written to: {}", system_error(&error));
+        let next = "put back what was written with braid recover --undo";
+        Failure::refused(OPERATION, device.path.display(), reason, next)
+    })
 }

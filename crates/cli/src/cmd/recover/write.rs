@@ -14,7 +14,7 @@ use braid_rescue::recover::Confidence;
 use uuid::Uuid;
 
 use super::left::Left;
-use super::saved::{Saved, SavedMember};
+use super::saved::{Saved, SavedMember, write};
 use super::{OPERATION, open_as};
 use crate::cmd::found::Use;
 use crate::cmd::writes;
@@ -258,14 +258,5 @@ fn save(device: &MemberFile, superblock: &Superblock) -> Result<SavedMember, Fai
         offset_bytes,
         old: old.into(),
         new: new.into(),
-    })
-}
-
-pub(super) fn write(device: &MemberFile, offset_bytes: u64, bytes: &[u8]) -> Result<(), Failure> {
-    let written = device.write_at(offset_bytes, bytes).and_then(|()| device.sync());
-    written.map_err(|error| {
-        let reason = format!("cannot be written to: {}", system_error(&error));
-        let next = "put back what was written with braid recover --undo";
-        Failure::refused(OPERATION, device.path.display(), reason, next)
     })
 }

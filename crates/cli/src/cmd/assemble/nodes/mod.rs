@@ -11,10 +11,11 @@ use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
 use braid_host::serve::{Again, Assembled};
 
-use super::{Called, HowAssembled};
+use super::Called;
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{Missing, check_witnesses, network};
+use crate::cmd::successor::HowAssembled;
 use crate::failure::Failure;
 use crate::output;
 

@@ -14,7 +14,7 @@ fn overlay(args: &AssembleArgs) -> Vec<String> {
 
 /// Arguments of the assembly of an array, as options.
 #[derive(Debug)]
-pub(in crate::cmd) struct HowAssembled {
+pub(super) struct HowAssembled {
     run_dir: PathBuf,
     options: Vec<String>,
     /// All members in the order of their roles, where no superblock tells of that.
