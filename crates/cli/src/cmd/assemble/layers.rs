@@ -1,13 +1,12 @@
 //! One array, or arrays whose members are arrays. Devices with superblocks of several arrays form
 //! an array of arrays if the contents of these arrays carry the superblocks of one more.
 
+use braid_array::Refusal;
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict, not_in_blocks};
 use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
-use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::member::MemberFile;
-use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
 use super::Called;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use braid_array::assemble::{Assembly, Options, Start};
+use braid_array::assemble::{Options, Start};
 use braid_array::format::Superblock;
 use braid_array::name::check_name;
 use braid_array::refusal::{Advised, Invocation, Next};
@@ -14,7 +14,6 @@ use braid_host::serve::Assembled;
 use super::families::{self, Choice, Families, choose};
 use super::found::{self, Found, Members, Named, Use};
 use super::given::Given;
-use super::inside::judge;
 use super::launch::{self, How, launch};
 use super::maps;
 use super::stranger::refuse_strangers;
