@@ -79,7 +79,7 @@ impl Searches {
         None
     }
 
-    /// Takes the next volumes.
+    /// Takes the next volumes. Others may wait for another look already.
     pub(crate) fn listed(
         &mut self,
         client: ClientId,
@@ -90,7 +90,7 @@ impl Searches {
         match result {
             Ok(found) => {
                 search.after = next_name(&found).map(str::to_owned);
-                search.names = found.volumes.into_iter().map(|(name, _)| name).collect();
+                search.names.extend(found.volumes.into_iter().map(|(name, _)| name));
             }
             Err(why) => self.refuse(client, why, out),
         }

@@ -160,31 +160,44 @@ fn a_vote_that_cannot_be_removed_still_holds() {
 /// A volume that was looked at, and becomes a member before the vote file goes.
 #[test]
 fn a_volume_that_becomes_a_member_meanwhile_stands_against_it() {
-    let mut noticed = 0;
-    for seed in 0..100 {
-        let mut world = world(seed);
-        for name in ["a", "b", "c", "d"] {
-            world.keep(0, name, &volume([9; 16]));
-        }
-        let writer = world.dial(0);
-        let peer = world.dial(0);
-        let open = Message::OpenVolume { tag: 1, name: "a".to_owned(), write: true };
-        assert!(matches!(ask(&mut world, writer, &open), Message::Volume { .. }));
-        let bytes = superblock(ARRAY);
-        world.heard.clear();
-        let sector = SUPERBLOCK_SECTOR;
-        world.send(writer, &Message::WriteMeta { tag: 2, sector, bytes });
-        world.send(peer, &FORGET);
-        let mut member = false;
-        while world.step() {
-            let searches = world.node(0, Node::is_forgetting);
-            member |= searches && world.volume(0, "a")[4096..][..4096] == superblock(ARRAY);
-        }
-        let refused = |(_, said): &(_, Message)| matches!(said, Message::Refused { tag: 9, .. });
-        assert!(!member || world.heard.iter().any(refused), "seed {seed}");
-        noticed += usize::from(member);
-    }
+    let noticed = (0..100).filter(|seed| becomes_a_member(*seed, 3, 0)).count();
     assert!(noticed > 0);
+}
+
+/// The same, also while more volumes are being listed.
+#[test]
+fn a_volume_that_becomes_a_member_during_a_list_stands_against_it() {
+    let noticed = (0..600).filter(|steps| becomes_a_member(1, 80, *steps)).count();
+    assert!(noticed > 100, "{noticed}");
+}
+
+/// Volume `a` is written to by one client, so many steps after another began to have the vote
+/// forgotten. Returns whether it became a member during the search.
+fn becomes_a_member(seed: u64, others: u32, steps: u32) -> bool {
+    let mut world = world(seed);
+    world.keep(0, "a", &volume([9; 16]));
+    for number in 0..others {
+        world.keep(0, &format!("n{number}"), &volume([9; 16]));
+    }
+    let writer = world.dial(0);
+    let peer = world.dial(0);
+    let open = Message::OpenVolume { tag: 1, name: "a".to_owned(), write: true };
+    assert!(matches!(ask(&mut world, writer, &open), Message::Volume { .. }));
+    world.heard.clear();
+    world.send(peer, &FORGET);
+    for _ in 0..steps {
+        world.step();
+    }
+    let write = Message::WriteMeta { tag: 2, sector: SUPERBLOCK_SECTOR, bytes: superblock(ARRAY) };
+    world.send(writer, &write);
+    let mut member = false;
+    while world.step() {
+        let searches = world.node(0, Node::is_forgetting);
+        member |= searches && world.volume(0, "a")[4096..][..4096] == superblock(ARRAY);
+    }
+    let refused = |(_, said): &(_, Message)| matches!(said, Message::Refused { tag: 9, .. });
+    assert!(!member || world.heard.iter().any(refused), "seed {seed}, {steps} steps");
+    member
 }
 
 /// Checks that a vote reported as forgotten never comes back, and that a crash leaves the whole
