@@ -90,8 +90,9 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
         ask.comparisons.into_iter().map(|one| fitted(one, &room, &folder, ask.resume)).collect();
     folder.keep_machine(&machine(&dir, &room.members))?;
     let ended = Runner::new(&folder, &room, ask.bar).run(&comparisons, ask.resume);
-    let reported = write(&folder)?;
-    ended.map(|()| reported)
+    let reported = write(&folder);
+    // What ended the run comes before what its report lacks.
+    ended.and(reported)
 }
 
 /// Makes a comparison as large as there is room for; a resumed one, as large as it was.

@@ -114,7 +114,7 @@ impl Suspect {
     }
 }
 
-/// Returns the mask of differing blocks, as [`crate::equal_blocks`] does.
+/// Returns the mask of differing blocks, as [`crate::differing_blocks`] does.
 pub(crate) fn differing_blocks(a: &[u8], b: &[u8]) -> u64 {
     assert_eq!(a.len(), b.len(), "buffers differ in length");
     assert!(a.len() <= CHECK_MAX_BYTES, "buffers are longer than the mask");

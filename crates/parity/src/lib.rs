@@ -66,6 +66,6 @@ pub fn check(data: &[&[u8]], q_coefs: &[u8], p: &[u8], q: Option<&[u8]>) -> Chec
 /// Compares two buffers of at most [`CHECK_MAX_BYTES`]: bit `i` of the answer is set when the
 /// blocks of [`CHECK_BLOCK_BYTES`] at `i * CHECK_BLOCK_BYTES` differ. Zero when all is equal.
 #[must_use]
-pub fn equal_blocks(a: &[u8], b: &[u8]) -> u64 {
+pub fn differing_blocks(a: &[u8], b: &[u8]) -> u64 {
     check::differing_blocks(a, b)
 }

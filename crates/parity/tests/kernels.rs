@@ -298,15 +298,15 @@ fn check_takes_any_coefficients_and_none() {
 }
 
 #[test]
-fn equal_blocks_names_the_blocks() {
+fn differing_blocks_are_named() {
     let mut random = Random(8);
     let a = random.bytes(3 * CHECK_BLOCK_BYTES + 1);
     let mut b = a.clone();
-    assert_eq!(braid_parity::equal_blocks(&a, &b), 0);
+    assert_eq!(braid_parity::differing_blocks(&a, &b), 0);
     b[CHECK_BLOCK_BYTES - 1] ^= 1;
     b[3 * CHECK_BLOCK_BYTES] ^= 1;
-    assert_eq!(braid_parity::equal_blocks(&a, &b), 0b1001);
-    assert_eq!(braid_parity::equal_blocks(&[], &[]), 0);
+    assert_eq!(braid_parity::differing_blocks(&a, &b), 0b1001);
+    assert_eq!(braid_parity::differing_blocks(&[], &[]), 0);
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub fn run(arena: &mut [u8], compute: &Compute) -> Outcome {
             });
         }
         Compute::Compare { a, b } => {
-            let p_differs = braid_parity::equal_blocks(&arena[bytes_of(*a)], &arena[bytes_of(*b)]);
+            let p_differs =
+                braid_parity::differing_blocks(&arena[bytes_of(*a)], &arena[bytes_of(*b)]);
             return Outcome::Checked(Checked { p_differs, ..Checked::default() });
         }
         Compute::Crc { before, inputs } => {

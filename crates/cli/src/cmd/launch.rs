@@ -1,5 +1,6 @@
 //! Starting the process that serves an array, for the commands that do.
 
+use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -161,8 +162,25 @@ pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
 }
 
 /// Returns whether only this machine can connect to the address. An invalid address returns true
-/// and is refused elsewhere.
+/// and is refused elsewhere; a name that nobody knows may be another machine's in a moment.
 pub(super) fn is_loopback(address: &str) -> bool {
-    let addresses = address.to_socket_addrs();
-    addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))
+    match address.to_socket_addrs() {
+        Ok(mut all) => all.all(|address| address.ip().is_loopback()),
+        Err(error) => error.kind() == ErrorKind::InvalidInput,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_knows_is_not_this_machines() {
+        for ours in ["127.0.0.1:1", "[::1]:1", "without a port", "127.0.0.1:99999"] {
+            assert!(is_loopback(ours), "{ours}");
+        }
+        for others in ["0.0.0.0:1", "[::]:1", "a..b:1"] {
+            assert!(!is_loopback(others), "{others}");
+        }
+    }
 }

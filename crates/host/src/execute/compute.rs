@@ -34,7 +34,7 @@ pub(crate) fn compute(memory: &Memory, compute: &Compute) -> Outcome {
             });
         }
         Compute::Compare { a, b } => {
-            let p_differs = braid_parity::equal_blocks(get(a), get(b));
+            let p_differs = braid_parity::differing_blocks(get(a), get(b));
             return Outcome::Checked(Checked { p_differs, ..Checked::default() });
         }
         Compute::Crc { before, inputs } => {

@@ -275,8 +275,10 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
                 (Err(why), _) => here.turned_away(Some(from), &why),
             }
         };
-        if thread::Builder::new().name("fabric-greet".into()).spawn(greet).is_err() {
+        if let Err(error) = thread::Builder::new().name("fabric-greet".into()).spawn(greet) {
             strangers.remove(&stream);
+            let reason = format!("no thread is left for a connection: {}", describe(&error));
+            strangers.turned_away(Some(from), &Refusal::new(reason, "check this user's limits"));
         }
     }
 }

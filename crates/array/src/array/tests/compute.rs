@@ -43,7 +43,7 @@ impl World {
             Compute::Compare { a, b } => {
                 let a = self.bytes(a).to_vec();
                 let b = self.bytes(b).to_vec();
-                let p_differs = braid_parity::equal_blocks(&a, &b);
+                let p_differs = braid_parity::differing_blocks(&a, &b);
                 Outcome::Checked(Checked { p_differs, ..Checked::default() })
             }
         }
