@@ -21,9 +21,9 @@ use braid_array::array::Scratch;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::{Action, AnyMachine, Buf, Instant as Moment, IoId, Machine, Refusal};
 use braid_host::arena::Arena;
-use braid_host::door::{Door, Message};
 use braid_host::engine::Engine;
 use braid_host::fabric::frame::Kind;
+use braid_host::submission::{Message, SubmissionQueue};
 
 const RING_BYTES: u64 = 64 << 20;
 const IN_FLIGHT_BYTES: u64 = 16 << 20;
@@ -174,9 +174,9 @@ fn engine(
     Ok(engine)
 }
 
-fn stop(door: &Door) {
+fn stop(submissions: &SubmissionQueue) {
     let stop = |done| Message::Command { command: Order::Stop, device: None, done };
-    let _ = door.call(stop);
+    let _ = submissions.call(stop);
 }
 
 /// Bytes a second of puts of this size.
@@ -186,10 +186,10 @@ fn puts(kind: Kind, address: SocketAddr, put_bytes: u32, time: Duration) -> f64 
     let sending = Sending { put_bytes, time, begun, started: 0, answered: 0, asked: false, done };
     let engine = engine(kind, Role::Sender(sending), Some(address.to_string()), None);
     let engine = engine.expect("a fabric");
-    let door = engine.door();
+    let submissions = engine.submissions();
     let run = std::thread::spawn(move || engine.run());
     let rate = finished.recv().expect("it ends");
-    stop(&door);
+    stop(&submissions);
     run.join().expect("no panic").expect("an engine");
     rate
 }

@@ -176,7 +176,7 @@ impl Arena {
         };
         let common = Pool::new(next(u64::from(blocks) * BLOCK_BYTES), blocks);
         let huge_bytes = next(0);
-        // One more, for the door, and what mounts have.
+        // One more, for the submission queue, and what mounts have.
         let others = 1 + if landings > 0 { MOUNTS_HOLDERS } else { 0 };
         let homes = (0..clients + others).map(|_| Pool::new(next(BLOCK_BYTES), 1)).collect();
         let inputs = if clients > 0 { INPUTS * u64::from(INPUT_BYTES) / BLOCK_BYTES } else { 0 };

@@ -1,12 +1,12 @@
 //! The loop: one thread, one driver, one machine, one arena. Completions go in, the machine's
 //! actions come out, and everything they start goes to the kernel in one call. No policy.
 
-pub(crate) mod annexes;
 pub(crate) mod core;
-mod door_side;
 pub(crate) mod export;
 pub(crate) mod exports;
 mod memory;
+pub(crate) mod scattered;
+mod submission_side;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -25,18 +25,18 @@ use braid_array::{
 };
 use rustix::event::EventfdFlags;
 
-use self::annexes::Annexes;
 use self::core::Core;
-use self::door_side::{CommandDone, DoorSide};
 use self::export::Export;
-use self::exports::{Exports, ExportsDoor};
+use self::exports::{ExportQueue, Exports};
+use self::scattered::ScatteredRanges;
+use self::submission_side::{CommandDone, SubmissionSide};
 use crate::arena::{Arena, Memory};
-use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
 use crate::fabric::{self, Fabric, Network};
 use crate::member::MemberFile;
 use crate::store::{Store, StoreQueue};
+use crate::submission::SubmissionQueue;
 use crate::token::{ExportId, Owner, Token};
 
 /// Time that clients have to take their last replies when the engine ends.
@@ -56,10 +56,10 @@ pub struct Engine {
     arena: Arena,
     executor: Executor,
     exports: Exports,
-    exports_door: ExportsDoor,
-    annexes: Annexes,
-    door: Door,
-    door_side: DoorSide,
+    export_queue: ExportQueue,
+    scattered: ScatteredRanges,
+    submissions: SubmissionQueue,
+    submission_side: SubmissionSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
     fabric: Option<Box<dyn Fabric>>,
@@ -81,16 +81,16 @@ impl Engine {
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
         let holder = arena.admit().ok_or(io::ErrorKind::OutOfMemory)?;
-        let (exports, exports_door) = Exports::new(Arc::clone(&wake));
+        let (exports, export_queue) = Exports::new(Arc::clone(&wake));
         Ok(Self {
             executor: Executor::new(members, arena.zeroes(), Arc::clone(&wake)),
             machine,
             arena,
             exports,
-            exports_door,
-            annexes: Annexes::default(),
-            door: Door::new(sender, Arc::clone(&wake)),
-            door_side: DoorSide::new(receiver, holder),
+            export_queue,
+            scattered: ScatteredRanges::default(),
+            submissions: SubmissionQueue::new(sender, Arc::clone(&wake)),
+            submission_side: SubmissionSide::new(receiver, holder),
             wake,
             hook: None,
             fabric: None,
@@ -100,18 +100,18 @@ impl Engine {
 
     /// A way in for other threads.
     #[must_use]
-    pub fn door(&self) -> Door {
-        self.door.clone()
+    pub fn submissions(&self) -> SubmissionQueue {
+        self.submissions.clone()
     }
 
     /// Returns the queue by which other threads add and remove exports while it runs.
-    pub(crate) fn exports_door(&self) -> ExportsDoor {
-        self.exports_door.clone()
+    pub(crate) fn export_queue(&self) -> ExportQueue {
+        self.export_queue.clone()
     }
 
     /// Returns the map from addresses behind the end of the array to scattered pieces of it.
-    pub(crate) fn annexes(&self) -> Annexes {
-        self.annexes.clone()
+    pub(crate) fn scattered(&self) -> ScatteredRanges {
+        self.scattered.clone()
     }
 
     /// Sets the receiver of the array's events.
@@ -162,12 +162,21 @@ impl Engine {
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
-        let Self { machine, arena, executor, exports, exports_door, door, door_side, .. } = self;
-        let Self { wake, annexes, hook, fabric, store, .. } = self;
-        // From here on only others hold doors.
-        drop((door, exports_door));
+        let Self {
+            machine,
+            arena,
+            executor,
+            exports,
+            export_queue,
+            submissions,
+            submission_side,
+            ..
+        } = self;
+        let Self { wake, scattered, hook, fabric, store, .. } = self;
+        // From here on only others hold the submission queue.
+        drop((submissions, export_queue));
         let driver = driver(arena.memory())?;
-        let core = Core::new(arena, driver, annexes);
+        let core = Core::new(arena, driver, scattered);
         let store = store.map(|store| StoreQueue::start(store, Arc::clone(&wake))).transpose()?;
         let started = std::time::Instant::now();
         let ended = None;
@@ -176,7 +185,7 @@ impl Engine {
             core,
             executor,
             exports,
-            door_side,
+            submission_side,
             wake,
             hook,
             fabric,
@@ -189,9 +198,9 @@ impl Engine {
         };
         running.serve()?;
         running.say_farewell()?;
-        let Loop { executor, core, exports, store, mut door_side, ended, .. } = running;
+        let Loop { executor, core, exports, store, mut submission_side, ended, .. } = running;
         drop((executor, core, exports, store));
-        door_side.refuse_rest();
+        submission_side.refuse_rest();
         if let Some(done) = ended {
             done(Ok(()));
         }
@@ -205,7 +214,7 @@ struct Loop {
     core: Core,
     executor: Executor,
     exports: Exports,
-    door_side: DoorSide,
+    submission_side: SubmissionSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
     fabric: Option<Box<dyn Fabric>>,
@@ -309,7 +318,7 @@ impl Loop {
                 self.await_wake();
                 let Self { core, executor, machine, exports, fabric, .. } = self;
                 exports.drain(core, executor);
-                self.door_side.drain(core, executor, machine, exports, fabric.as_deref());
+                self.submission_side.drain(core, executor, machine, exports, fabric.as_deref());
                 None
             }
         };
@@ -331,7 +340,7 @@ impl Loop {
     fn work(&mut self) {
         loop {
             self.exports.iter_mut().for_each(|export| export.work(&mut self.core));
-            self.door_side.work(&mut self.core);
+            self.submission_side.work(&mut self.core);
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
             }
@@ -427,7 +436,7 @@ impl Loop {
                 if self.core.ask_again(id) => {}
             Action::Complete { id, result } => self.completed(id, result),
             Action::Reply { id, result } => {
-                let ended = self.door_side.replied(&mut self.executor, id, result);
+                let ended = self.submission_side.replied(&mut self.executor, id, result);
                 self.ended = ended.or(self.ended.take());
             }
             Action::Notify(event) => {
@@ -459,8 +468,8 @@ impl Loop {
             Owner::Export(id, job) => {
                 self.exports.get(id).completed(&mut self.core, job, request, result);
             }
-            Owner::Door(job) => {
-                self.door_side.completed(&mut self.core, job, request, result);
+            Owner::SubmissionQueue(job) => {
+                self.submission_side.completed(&mut self.core, job, request, result);
             }
             Owner::Spread(_) => unreachable!("only whole requests are told of"),
         }

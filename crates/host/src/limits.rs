@@ -12,7 +12,7 @@ use braid_array::action::Command;
 use chrono::Timelike;
 use serde::{Deserialize, Serialize};
 
-use crate::door::{Door, Message};
+use crate::submission::{Message, SubmissionQueue};
 
 /// Minutes of a day.
 pub const DAY: u16 = 24 * 60;
@@ -88,7 +88,7 @@ impl Limits {
 #[derive(Clone, Debug)]
 pub struct LimitKeeper {
     limits: Arc<Mutex<Limits>>,
-    door: Door,
+    submissions: SubmissionQueue,
     changed: Sender<()>,
 }
 
@@ -97,11 +97,11 @@ impl LimitKeeper {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn start(door: Door) -> io::Result<Self> {
+    pub fn start(submissions: SubmissionQueue) -> io::Result<Self> {
         let (changed, changes) = mpsc::channel();
-        let keeper = Self { limits: Arc::default(), door: door.clone(), changed };
+        let keeper = Self { limits: Arc::default(), submissions: submissions.clone(), changed };
         let limits = Arc::clone(&keeper.limits);
-        let follow = move || follow(&limits, &door, &changes);
+        let follow = move || follow(&limits, &submissions, &changes);
         thread::Builder::new().name("limits".into()).spawn(follow)?;
         Ok(keeper)
     }
@@ -122,7 +122,7 @@ impl LimitKeeper {
         limits.max = change.max.or(limits.max);
         let command = limits.command(minute_now());
         let answer = command.map_or(Some(Ok(())), |command| {
-            self.door.call(|done| Message::Command { command, device: None, done })
+            self.submissions.call(|done| Message::Command { command, device: None, done })
         });
         if let Some(Ok(())) = &answer {
             *locked(&self.limits) = limits;
@@ -138,7 +138,7 @@ fn locked(limits: &Mutex<Limits>) -> MutexGuard<'_, Limits> {
 }
 
 /// Sets the array's present limits, every minute while they may change.
-fn follow(limits: &Mutex<Limits>, door: &Door, changes: &Receiver<()>) {
+fn follow(limits: &Mutex<Limits>, submissions: &SubmissionQueue, changes: &Receiver<()>) {
     loop {
         let now = locked(limits).clone();
         let waited = if now.change() {
@@ -155,7 +155,7 @@ fn follow(limits: &Mutex<Limits>, door: &Door, changes: &Receiver<()>) {
                 let Some(command) = locked(limits).command(minute_now()) else { continue };
                 // What is refused now is said again in a minute.
                 let done = Box::new(|_| ());
-                if !door.send(Message::Command { command, device: None, done }) {
+                if !submissions.send(Message::Command { command, device: None, done }) {
                     return;
                 }
             }

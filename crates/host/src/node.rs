@@ -19,7 +19,6 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::arena::Arena;
 use crate::control::StopRequest;
-use crate::door::{Door, Message};
 use crate::engine::Engine;
 use crate::fabric::Network;
 use crate::fabric::frame::Kind;
@@ -27,6 +26,7 @@ use crate::log::{self, Limit, Verdict};
 use crate::notify;
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
+use crate::submission::{Message, SubmissionQueue};
 use crate::system::{describe, refused_by_system};
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct RunningNode {
     address: SocketAddr,
-    door: Door,
+    submissions: SubmissionQueue,
     engine: Option<JoinHandle<io::Result<()>>>,
     /// Directories that go again should the node never have been ready.
     made: Option<MadeDirectories>,
@@ -99,9 +99,9 @@ pub fn serve_node(
         Ok(()) => {
             node.keep_directories();
             tracing::info!(address = %node.address, "node serves");
-            let door = node.door.clone();
+            let submissions = node.submissions.clone();
             let watched =
-                notify::watch(move || door.call(|done| Message::Clients { done }).is_some());
+                notify::watch(move || submissions.call(|done| Message::Clients { done }).is_some());
             let _watched = watched.map_err(system)?;
             // Somebody always says something before the channel closes: the engine at its end.
             match stops.recv() {
@@ -196,7 +196,7 @@ impl RunningNode {
             (event, _) => drop(log.send(event.clone())),
         }));
         thread::Builder::new().name("log".into()).spawn(|| write_log(events)).map_err(system)?;
-        let door = engine.door();
+        let submissions = engine.submissions();
         let run = move || {
             let result = engine.run();
             if let Some(ended) = ended {
@@ -205,10 +205,10 @@ impl RunningNode {
             result
         };
         let engine = thread::Builder::new().name("node".into()).spawn(run).map_err(system)?;
-        let node = Self { address, door, engine: Some(engine), made };
+        let node = Self { address, submissions, engine: Some(engine), made };
         // The engine answers when the ring is pinned and somebody accepts connections; before that
         // the kernel would accept them, and who has connected would wait for a word.
-        if node.door.call(|done| Message::Clients { done }).is_none() {
+        if node.submissions.call(|done| Message::Clients { done }).is_none() {
             return Err(node.ended_by_itself());
         }
         Ok(node)
@@ -232,7 +232,7 @@ impl RunningNode {
         let Some(engine) = self.engine.take() else { return Ok(()) };
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; joining tells why.
-        let stopped = self.door.call(stop).unwrap_or(Ok(()));
+        let stopped = self.submissions.call(stop).unwrap_or(Ok(()));
         if let Err(error) = stopped {
             self.engine = Some(engine);
             return Err(Refusal::new(error.reason, error.next));

@@ -25,7 +25,6 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
 use crate::disk::Disks;
-use crate::door::{Door, Message};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
@@ -34,14 +33,15 @@ use crate::limits::{LimitKeeper, Limits};
 use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::notify::{self, Watched};
+use crate::submission::{Message, SubmissionQueue};
 use crate::system::refused_by_system;
 
 mod again;
 mod contents;
-mod doors;
 mod faulty;
 mod listening;
 mod nodes;
+mod open_exports;
 mod part;
 mod private;
 mod report;
@@ -55,8 +55,8 @@ mod upgrade;
 
 use again::Search;
 pub use again::{Again, Judge};
-use doors::Doors;
 use nodes::{Nodes, NotSetUp};
+use open_exports::OpenExports;
 pub use part::Part;
 pub use private::Private;
 use running::Running;
@@ -322,13 +322,19 @@ fn overlay_of(members: &[(MemberId, MemberFile)]) -> Option<PathBuf> {
 }
 
 /// The exports that were asked for.
-fn doors(how: &How, engine: &mut Engine, facts: Facts, mounts: u32) -> Result<Doors, Refusal> {
+fn open_exports(
+    how: &How,
+    engine: &mut Engine,
+    facts: Facts,
+    mounts: u32,
+) -> Result<OpenExports, Refusal> {
     let How { name, run_dir, .. } = how;
-    let annexes = engine.annexes();
-    let mut doors = Doors::new(name, run_dir, facts, mounts, upgrade::parts(), annexes);
-    let mut open = |export| doors.open(export, &mut |export| Ok(engine.add_export(export)));
+    let scattered = engine.scattered();
+    let mut open_exports =
+        OpenExports::new(name, run_dir, facts, mounts, upgrade::parts(), scattered);
+    let mut open = |export| open_exports.open(export, &mut |export| Ok(engine.add_export(export)));
     how.exports.iter().try_for_each(&mut open)?;
-    Ok(doors)
+    Ok(open_exports)
 }
 
 fn serve_machine(
@@ -346,17 +352,17 @@ fn serve_machine(
     let disks = Disks::of_members(&array.machine.status());
     let facts = Facts::of(array.machine.as_ref());
     let mut engine = engine_for(array.machine, array.members, array.arena, array.nodes)?;
-    let door = engine.door();
-    let more = engine.exports_door();
+    let submissions = engine.submissions();
+    let more = engine.export_queue();
     let (news, events) = report_events(&mut engine, stops.sender.clone());
-    let doors = doors(how, &mut engine, facts, array.mounts)?;
-    let limits = LimitKeeper::start(door.clone()).map_err(system)?;
+    let open_exports = open_exports(how, &mut engine, facts, array.mounts)?;
+    let limits = LimitKeeper::start(submissions.clone()).map_err(system)?;
     let served = Served {
         name: name.to_owned(),
-        door: door.clone(),
+        submissions: submissions.clone(),
         block_bytes: facts.block_bytes,
         network: array.nodes.map(Nodes::network),
-        exports: doors.shown(),
+        exports: open_exports.shown(),
         run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
         limits: limits.clone(),
@@ -366,21 +372,22 @@ fn serve_machine(
         overlay,
     };
     let engine = run_apart(engine, stops.sender.clone()).map_err(system)?;
-    let mut running = Running::new(name.to_owned(), door, doors, more, engine);
-    let watched = watched(&running.door).map_err(system)?;
+    let mut running = Running::new(name.to_owned(), submissions, open_exports, more, engine);
+    let watched = watched(&running.submissions).map_err(system)?;
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
     let connected = answers.and_then(|()| match array.nodes {
-        Some(nodes) => nodes.connected(&running.door, &news, stops.sender, &stops.receiver),
+        Some(nodes) => nodes.connected(&running.submissions, &news, stops.sender, &stops.receiver),
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
-        running.start_doors()?;
+        running.start_exports()?;
         // An array that has ended meanwhile tells why by itself.
         limits.set(how.limits.clone()).unwrap_or(Ok(()))?;
-        upgrade::restore(&limits, &running.door)?;
+        upgrade::restore(&limits, &running.submissions)?;
         let missing = [&array.missing[..], &lost].concat();
-        let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
+        let logged =
+            ready(&lost).and_then(|()| log_events(name, &missing, events, &running.submissions));
         logged.map_err(|error| NotSetUp::from(system(error)))?;
         Ok(running.take_over()?)
     });
@@ -406,9 +413,9 @@ fn serve_machine(
 }
 
 /// The service manager hears that all is well while the engine answers.
-fn watched(door: &Door) -> io::Result<Option<Watched>> {
-    let door = door.clone();
-    notify::watch(move || door.call(|done| Message::Clients { done }).is_some())
+fn watched(submissions: &SubmissionQueue) -> io::Result<Option<Watched>> {
+    let submissions = submissions.clone();
+    notify::watch(move || submissions.call(|done| Message::Clients { done }).is_some())
 }
 
 /// Runs an engine in a thread of its own, which tells how it ended.
@@ -501,13 +508,13 @@ fn log_events(
     name: &str,
     missing: &[String],
     events: Receiver<ArrayEvent>,
-    door: &Door,
+    submissions: &SubmissionQueue,
 ) -> io::Result<()> {
     tracing::info!(array = name, "is served");
     missing.iter().for_each(|line| tracing::warn!(array = name, "{line}"));
     let name = name.to_owned();
-    let door = door.clone();
-    let write = move || report::log(&name, &events, &door);
+    let submissions = submissions.clone();
+    let write = move || report::log(&name, &events, &submissions);
     thread::Builder::new().name("log".into()).spawn(write).map(drop)
 }
 

@@ -19,7 +19,7 @@ use braid_array::{MemberId, Refusal, RequestError, Role, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, Shutdown, SocketType};
 
-use crate::door::{Door, Message};
+use crate::submission::{Message, SubmissionQueue};
 
 /// A test cannot run here: says so where it is seen even when the test passes, and fails in CI.
 pub(crate) fn skipped(what: &str) {
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 /// insists on whole blocks.
 #[derive(Debug)]
 pub(crate) struct FakeEngine {
-    pub(crate) door: Door,
+    pub(crate) submissions: SubmissionQueue,
     pub(crate) asked: Arc<Mutex<Asked>>,
 }
 
@@ -65,7 +65,7 @@ impl FakeEngine {
         let status = status(content.len() as u64, members);
         let fake = Fake { content, block: block.into(), bad, status, asked: Arc::clone(&asked) };
         thread::spawn(move || fake.run(&messages));
-        Self { door: Door::new(sender, wake), asked }
+        Self { submissions: SubmissionQueue::new(sender, wake), asked }
     }
 }
 
@@ -105,7 +105,7 @@ impl Fake {
                 Message::Clients { done } => done(Vec::new()),
                 Message::Figures { done } => drop(done),
                 Message::Protection { done } => drop(done),
-                _ => unreachable!("nobody writes at this door"),
+                _ => unreachable!("nobody writes by this queue"),
             }
         }
     }

@@ -44,7 +44,7 @@ pub(crate) enum Owner {
     /// A job of an export's.
     Export(ExportId, JobRef),
     /// A job of another thread.
-    Door(usize),
+    SubmissionQueue(usize),
     /// A request that lies on the array in several pieces, of which this is one.
     Spread(usize),
 }

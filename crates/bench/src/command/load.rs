@@ -46,8 +46,8 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let system = |error: io::Error| refused(system_error(&error));
     told.next().transpose().map_err(system)?;
     let done = match args.pattern {
-        Pattern::Rebuild => rebuild::rebuild(array.door()),
-        _ => load::drive(array.door(), &load),
+        Pattern::Rebuild => rebuild::rebuild(array.submissions()),
+        _ => load::drive(array.submissions(), &load),
     };
     let done = done.map_err(refused)?;
     output::answer(&format!("{}\n", serde_json::json!(done)))?;

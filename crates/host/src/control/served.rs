@@ -12,10 +12,10 @@ use braid_array::{MemberId, Refusal};
 
 use super::news::News;
 use crate::disk::Disks;
-use crate::door::{Door, Message};
 use crate::fabric::Network;
 use crate::limits::LimitKeeper;
 use crate::member::{MemberFile, MemberName};
+use crate::submission::{Message, SubmissionQueue};
 
 /// The array behind a control socket.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Served {
     /// Name of the array.
     pub name: String,
     /// The way to it.
-    pub door: Door,
+    pub submissions: SubmissionQueue,
     /// Requests must be multiples of this.
     pub block_bytes: u32,
     /// Network by which its members are reached, when they are nodes.
@@ -137,7 +137,7 @@ pub enum StopRequest {
 impl Served {
     /// The state of the array.
     pub(super) fn status(&self) -> Result<Status, Refusal> {
-        self.door.status().ok_or_else(|| self.ended())
+        self.submissions.status().ok_or_else(|| self.ended())
     }
 
     /// Returns the refusal of a device that is a member already. `that_is` is the beginning of the
@@ -162,7 +162,7 @@ impl Served {
         command: Command,
         device: Option<MemberFile>,
     ) -> Result<(), Refusal> {
-        let answer = self.door.call(|done| Message::Command { command, device, done });
+        let answer = self.submissions.call(|done| Message::Command { command, device, done });
         answer.ok_or_else(|| self.ended())?.map_err(|refusal| refusal.about(&self.name))
     }
 

@@ -42,13 +42,13 @@ fn running() -> Running {
     exports.set(vec!["nbd:unix:/x".into()]);
     let served = Served {
         name: "a0".into(),
-        door: fake.door.clone(),
+        submissions: fake.submissions.clone(),
         block_bytes: 512,
         network: None,
         exports,
         run_dir: dir.path().to_owned(),
         started_unix_s: 1,
-        limits: LimitKeeper::start(fake.door.clone()).unwrap(),
+        limits: LimitKeeper::start(fake.submissions.clone()).unwrap(),
         stop,
         news: Arc::default(),
         disks: Disks::default(),
@@ -79,7 +79,7 @@ fn status_comes_through_whole() {
     let status = running.client().status().unwrap();
     assert_eq!((status.name.as_str(), status.pid), ("a0", std::process::id()));
     assert_eq!(status.exports, ["nbd:unix:/x"]);
-    let direct = running.fake.door.status().unwrap();
+    let direct = running.fake.submissions.status().unwrap();
     assert_eq!(status.array.superblock, direct.superblock);
     assert_eq!(format!("{:?}", status.array), format!("{direct:?}"));
 }
@@ -164,7 +164,7 @@ fn a_device_is_checked_before_it_is_added() {
 #[test]
 fn a_superblock_of_another_array_is_respected() {
     let running = running();
-    let mut superblock = running.fake.door.status().unwrap().superblock;
+    let mut superblock = running.fake.submissions.status().unwrap().superblock;
     let write = |superblock: &braid_array::format::Superblock| {
         let mut bytes = vec![0; SIZE + (1 << 20)];
         let encoded = superblock.encode();
@@ -321,7 +321,7 @@ fn a_name_is_taken_once_and_dead_sockets_are_replaced() {
 #[test]
 fn an_engine_that_ended_is_said_so() {
     let running = running();
-    running.fake.door.call(|done| crate::door::Message::Command {
+    running.fake.submissions.call(|done| crate::submission::Message::Command {
         command: Command::Stop,
         device: None,
         done,

@@ -10,8 +10,8 @@ use braid_array::{Refusal, RequestError, SECTOR_BYTES};
 
 use super::served::{ExportChange, Served};
 use super::wire::{Answer, ControlStatus, Verb};
-use crate::door::Message;
 use crate::limits::{Limit, Limits};
+use crate::submission::Message;
 
 /// Result of a verb that succeeded.
 pub(super) enum Outcome<'a> {
@@ -89,10 +89,10 @@ impl Served {
             started_unix_s: self.started_unix_s,
             exports: self.exports.get(),
             mismatches: self.news.mismatches(),
-            protection: self.door.protection(),
+            protection: self.submissions.protection(),
             limits: self.limits.get(),
             disks: self.disks.of(&array),
-            figures: self.door.figures(),
+            figures: self.submissions.figures(),
             array,
         })
     }
@@ -156,7 +156,7 @@ impl Data<'_> {
             let _ = answer.send(bytes);
         });
         let len = u32::try_from(len).map_err(io::Error::other)?;
-        if self.served.door.send(Message::Read { offset, len, done }) {
+        if self.served.submissions.send(Message::Read { offset, len, done }) {
             Ok(piece)
         } else {
             Err(io::ErrorKind::BrokenPipe.into())

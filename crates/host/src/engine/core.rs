@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use braid_array::{BlockMachine, Buf, Instant, Op, Request, RequestError, RequestId, SECTOR_BYTES};
 
-use super::annexes::Annexes;
+use super::scattered::ScatteredRanges;
 use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::token::{ExportId, Owner, Token};
@@ -23,8 +23,8 @@ pub(crate) struct Core {
     pub(crate) driver: Driver<Token>,
     pub(crate) arena: Arena,
     requests: Slab<Asked>,
-    annexes: Annexes,
-    /// Requests for bytes of annexes.
+    scattered: ScatteredRanges,
+    /// Requests for bytes of scattered ranges.
     spreads: Slab<Spread>,
     /// Requests the machine has not taken yet, in order.
     pending: VecDeque<usize>,
@@ -53,31 +53,31 @@ struct Spread {
 }
 
 impl Core {
-    pub(crate) fn new(arena: Arena, driver: Driver<Token>, annexes: Annexes) -> Self {
+    pub(crate) fn new(arena: Arena, driver: Driver<Token>, scattered: ScatteredRanges) -> Self {
         let requests = Slab::default();
         let pending = VecDeque::new();
         let now = Instant::default();
         let spreads = Slab::default();
         let figures = IoFigures::default();
-        Self { driver, arena, requests, annexes, spreads, pending, now, figures }
+        Self { driver, arena, requests, scattered, spreads, pending, now, figures }
     }
 
     /// Queues a request for the machine; offsets in bytes, multiples of a sector.
     pub(crate) fn request(&mut self, op: Op, offset: u64, len: u64, buf: Buf, owner: Owner) {
-        if len > 0 && self.annexes.hold(offset) {
+        if len > 0 && self.scattered.hold(offset) {
             self.spread(op, &(offset..offset + len), buf, owner);
         } else {
             self.queue(op, offset, len, buf, owner);
         }
     }
 
-    /// Queues the pieces of a request for an annex.
+    /// Queues the pieces of a request for a scattered range.
     fn spread(&mut self, op: Op, bytes: &Range<u64>, buf: Buf, owner: Owner) {
-        let pieces = self.annexes.pieces(bytes);
+        let pieces = self.scattered.pieces(bytes);
         let sector = bytes.start / SECTOR_BYTES;
         let len = bytes.end - bytes.start;
-        if super::annexes::length(&pieces) < len {
-            // Beyond the end of the annex: refused by the array, as beyond its own.
+        if super::scattered::length(&pieces) < len {
+            // Beyond the end of the range: refused by the array, as beyond its own.
             return self.queue(op, bytes.start, len, buf, owner);
         }
         let request = Request { id: RequestId(0), op, sector, sectors: len / SECTOR_BYTES, buf };

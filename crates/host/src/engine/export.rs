@@ -6,9 +6,9 @@ use std::io;
 use braid_array::{Instant, Request, RequestError};
 
 use super::core::Core;
-use crate::door::Done;
 use crate::driver::Completion;
 use crate::handover::Handover;
+use crate::submission::Done;
 use crate::token::{ExportId, ExportToken, JobRef};
 use crate::users::User;
 

@@ -17,10 +17,10 @@ use slab::Slab;
 use super::FAREWELL;
 use super::core::Core;
 use super::export::Export;
-use crate::door::Done;
 use crate::execute::Executor;
 use crate::handover::{self, Handover};
 use crate::mailbox::Mailbox;
+use crate::submission::Done;
 use crate::token::ExportId;
 use crate::users::User;
 
@@ -85,17 +85,17 @@ pub(super) struct Exports {
 
 /// Queue by which other threads add and remove exports.
 #[derive(Clone, Debug)]
-pub(crate) struct ExportsDoor {
+pub(crate) struct ExportQueue {
     mailbox: Mailbox<Ask>,
 }
 
 impl Exports {
     /// Creates the empty list, and the queue by which exports are added to a running engine, which
     /// `wake` wakes.
-    pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportsDoor) {
+    pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportQueue) {
         let (sender, asked) = mpsc::channel();
         let exports = Self { places: Slab::new(), asked, holding: None, handed_over: false };
-        (exports, ExportsDoor { mailbox: Mailbox::new(sender, wake) })
+        (exports, ExportQueue { mailbox: Mailbox::new(sender, wake) })
     }
 
     /// Adds one; it has to be started.
@@ -261,7 +261,7 @@ impl Exports {
     }
 }
 
-impl ExportsDoor {
+impl ExportQueue {
     fn send(&self, ask: Ask) {
         // An engine that has ended has no exports.
         let _ = self.mailbox.send(ask);

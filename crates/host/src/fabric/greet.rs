@@ -34,12 +34,12 @@ const MAX_DIALS: usize = 256;
 
 /// Greeting for every connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Says {
+pub(crate) struct Greeting {
     hello: Arc<Hello>,
     key: Option<Key>,
 }
 
-impl Says {
+impl Greeting {
     /// Creates the greeting for a fabric of this kind, with its data.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
         let Network { kind, key, encrypt } = network;
@@ -66,7 +66,7 @@ pub(crate) struct Greeted {
 /// Accepts and dials.
 #[derive(Debug)]
 pub(crate) struct Greeter {
-    says: Says,
+    greeting: Greeting,
     listener: Option<Arc<TcpListener>>,
     /// Counter by its references: one for each connection that is being made, and one more.
     dials: Arc<()>,
@@ -90,21 +90,21 @@ impl Greeter {
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(says: Says, listener: Option<TcpListener>) -> io::Result<Self> {
+    pub(crate) fn new(greeting: Greeting, listener: Option<TcpListener>) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
         let listener = listener.map(Arc::new);
-        Ok(Self { says, listener, dials: Arc::default(), sender, receiver, wake })
+        Ok(Self { greeting, listener, dials: Arc::default(), sender, receiver, wake })
     }
 
     /// Returns the protection of its connections: so many, of which so many seal slices.
     pub(crate) fn protection(&self, nodes: usize, nodes_with_sealed_slices: usize) -> Protection {
-        let Hello { kind, keyed, .. } = *self.says.hello;
+        let Hello { kind, keyed, .. } = *self.greeting.hello;
         Protection {
             fabric: kind.to_string(),
             authenticated: keyed,
-            limited_to: self.says.hello.array.map(text_of_uuid),
+            limited_to: self.greeting.hello.array.map(text_of_uuid),
             messages_sealed: keyed && kind == Kind::Tcp,
             nodes,
             nodes_with_sealed_slices,
@@ -122,17 +122,17 @@ impl Greeter {
     /// When no thread can be started.
     pub(crate) fn accept(&self) -> io::Result<()> {
         let Some(listener) = self.listener.clone() else { return Ok(()) };
-        let says = self.says.clone();
+        let greeting = self.greeting.clone();
         let tell = self.teller();
         thread::Builder::new()
             .name("fabric-accept".into())
-            .spawn(move || accept_all(&listener, &says, &tell))?;
+            .spawn(move || accept_all(&listener, &greeting, &tell))?;
         Ok(())
     }
 
     /// Connects to `HOST:PORT`.
     pub(crate) fn dial(&self, peer: PeerId, address: String) {
-        let says = self.says.clone();
+        let greeting = self.greeting.clone();
         let tell = self.teller();
         let late = tell.clone();
         if Arc::strong_count(&self.dials) > MAX_DIALS {
@@ -142,7 +142,7 @@ impl Greeter {
         }
         let under_way = Arc::clone(&self.dials);
         let dial = move || {
-            let result = connect(&address, &says);
+            let result = connect(&address, &greeting);
             drop(under_way);
             tell.tell(Met { dialled: Some(peer), result });
         };
@@ -236,7 +236,7 @@ impl Strangers {
     }
 }
 
-fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
+fn accept_all(listener: &TcpListener, greeting: &Greeting, tell: &Teller) {
     let waiting = Mutex::default();
     let turned_away = Mutex::new(Limit::new());
     let strangers = Arc::new(Strangers { waiting, turned_away });
@@ -254,13 +254,13 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             }
         };
         strangers.enter(&stream);
-        let says = says.clone();
+        let greeting = greeting.clone();
         let tell = tell.clone();
         let here = Arc::clone(&strangers);
         let own = Arc::clone(&stream);
         let greet = move || {
             let deadline = Instant::now() + PATIENCE;
-            let greeted = exchange(&own, &says, false, deadline);
+            let greeted = exchange(&own, &greeting, false, deadline);
             let heard = greeted.and_then(|greeted| await_word(&own, deadline).map(|()| greeted));
             let stays = here.remove(&own);
             match (heard, own.try_clone()) {
@@ -307,7 +307,7 @@ fn await_word(stream: &TcpStream, deadline: Instant) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The reason continues a sentence that begins with the address.
-pub(crate) fn connect(address: &str, says: &Says) -> Result<Greeted, Refusal> {
+pub(crate) fn connect(address: &str, greeting: &Greeting) -> Result<Greeted, Refusal> {
     let deadline = Instant::now() + PATIENCE;
     let unknown = |error: io::Error| {
         Refusal::new(format!("is no address to connect to: {}", describe(&error)), "check it")
@@ -321,7 +321,7 @@ pub(crate) fn connect(address: &str, says: &Says) -> Result<Greeted, Refusal> {
         }
         match TcpStream::connect_timeout(&candidate, left) {
             Ok(stream) => {
-                let heard = exchange(&stream, says, true, deadline)?;
+                let heard = exchange(&stream, greeting, true, deadline)?;
                 return Ok(heard.on(stream));
             }
             Err(error) => failed = why_not_connected(&error),
@@ -361,7 +361,7 @@ impl Heard {
 /// As for `connect`.
 fn exchange(
     stream: &TcpStream,
-    says: &Says,
+    greeting: &Greeting,
     dialled: bool,
     deadline: Instant,
 ) -> Result<Heard, Refusal> {
@@ -375,7 +375,7 @@ fn exchange(
     };
     stream.set_nodelay(true).map_err(broken)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
-    let hello = says.hello.encode();
+    let hello = greeting.hello.encode();
     (&mut &*stream).write_all(&hello).map_err(broken)?;
     let mut head = [0; HELLO_BYTES];
     let got = read_until(stream, &mut head, deadline).map_err(broken)?;
@@ -386,20 +386,20 @@ fn exchange(
     if got == 0 {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
-    let mut rest = vec![0; says.hello.check(&head)?];
+    let mut rest = vec![0; greeting.hello.check(&head)?];
     if read_until(stream, &mut rest, deadline).map_err(broken)? < rest.len() {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }
     let heard = [&head[..], &rest].concat();
     let (limit, blob) = Hello::rest(&head, &rest)?;
     // Nodes have the cluster key itself: whoever is dialled and has less is none.
-    if limit.is_some() && (dialled || says.hello.array.is_some()) {
+    if limit.is_some() && (dialled || greeting.hello.array.is_some()) {
         return Err(HelloError::Limited.into());
     }
     let said = if dialled { [hello, heard].concat() } else { [heard, hello].concat() };
     // It is so when either wants it. Who meddles with what they say spoils the proof.
-    let slices = says.hello.encrypt || Hello::encrypts(&head);
-    let key = says.key.map(|key| limit.map_or(key, |array| key.limited_to(array)));
+    let slices = greeting.hello.encrypt || Hello::encrypts(&head);
+    let key = greeting.key.map(|key| limit.map_or(key, |array| key.limited_to(array)));
     let prove = |key: &Key| Seals::prove(stream, key, &said, (dialled, slices), deadline);
     let seals = key.as_ref().map(prove).transpose()?;
     stream.set_read_timeout(None).map_err(broken)?;

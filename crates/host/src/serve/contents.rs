@@ -10,8 +10,8 @@ use braid_rescue::contents::{self, Content, Piece};
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
-use crate::door::{Door, Message};
-use crate::engine::annexes::{self, Annexes, length};
+use crate::engine::scattered::{self, ScatteredRanges, length};
+use crate::submission::{Message, SubmissionQueue};
 
 /// Limit on searching the array. An array whose members do not answer is served nevertheless.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub(super) struct ServedPart {
     more: Vec<Range<u64>>,
 }
 
-/// A part, and the range by which exports reach it: of the array, or behind an annex.
+/// A part, and the range by which exports reach it: of the array, or behind it.
 pub(super) type Shown = (String, Range<u64>);
 
 impl ServedPart {
@@ -45,12 +45,16 @@ impl ServedPart {
     }
 }
 
-/// Returns the ranges by which exports of an array of this size reach its parts. Opens annexes for
+/// Returns the ranges by which exports of an array of this size reach its parts. Opens those for
 /// parts in several pieces.
-pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) -> Vec<Shown> {
+pub(super) fn shown(
+    parts: &[ServedPart],
+    size_bytes: u64,
+    scattered: &ScatteredRanges,
+) -> Vec<Shown> {
     let is_cut = |part: &&ServedPart| !part.more.is_empty();
     let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
-    let starts = annexes::starts(size_bytes, cut.iter().map(Vec::as_slice));
+    let starts = scattered::starts(size_bytes, cut.iter().map(Vec::as_slice));
     let mut ranges = starts.iter().zip(&cut).map(|(at, pieces)| *at..*at + length(pieces));
     let shown = parts.iter().map(|part| {
         let behind = if part.more.is_empty() { None } else { ranges.next() };
@@ -59,16 +63,16 @@ pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) ->
     let shown = shown.collect();
     // Nothing may have been looked at yet.
     if !cut.is_empty() {
-        annexes.open(starts.into_iter().zip(cut));
+        scattered.open(starts.into_iter().zip(cut));
     }
     shown
 }
 
 /// Searches a running array for parts. Returns none where that takes too long.
-pub(super) fn look(name: &str, door: &Door, facts: Facts) -> Vec<ServedPart> {
+pub(super) fn look(name: &str, submissions: &SubmissionQueue, facts: Facts) -> Vec<ServedPart> {
     let block_bytes = u64::from(facts.block_bytes);
     let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;
-    let mut array = Served { door: door.clone(), size_bytes, block_bytes };
+    let mut array = Served { submissions: submissions.clone(), size_bytes, block_bytes };
     let (done, looked) = mpsc::channel();
     let called = name.to_owned();
     let look = move || {
@@ -105,7 +109,7 @@ fn parts(found: &[Content], block_bytes: u64) -> Vec<ServedPart> {
 
 /// The array's content.
 struct Served {
-    door: Door,
+    submissions: SubmissionQueue,
     size_bytes: u64,
     block_bytes: u64,
 }
@@ -119,7 +123,7 @@ impl Image for Served {
         let from = offset_bytes - offset_bytes % self.block_bytes;
         let end = (offset_bytes + into.len() as u64).next_multiple_of(self.block_bytes);
         let len = u32::try_from(end - from).map_err(|error| error.to_string())?;
-        let read = self.door.call(|done| Message::Read { offset: from, len, done });
+        let read = self.submissions.call(|done| Message::Read { offset: from, len, done });
         let bytes = read.ok_or("the array has ended")?.map_err(|error| error.to_string())?;
         let at = (offset_bytes - from) as usize;
         into.copy_from_slice(bytes.get(at..at + into.len()).ok_or("it ends before that")?);
@@ -144,7 +148,7 @@ mod tests {
         let found = contents::look(&mut [("a".to_owned(), &mut image)]);
         let parts = parts(&found, 512);
         assert_eq!(parts, [ServedPart::new("p1".into(), vec![32_256..1_080_832])]);
-        let shown = shown(&parts, 4 << 20, &Annexes::default());
+        let shown = shown(&parts, 4 << 20, &ScatteredRanges::default());
         assert_eq!(shown, [("p1".to_owned(), 32_256..1_080_832)]);
     }
 
@@ -152,8 +156,8 @@ mod tests {
     fn what_lies_in_pieces_is_asked_for_behind_the_array() {
         let cut = ServedPart::new("v".into(), vec![8192..12_288, 0..4096]);
         let whole = ServedPart::new("p1".into(), vec![4096..8192]);
-        let annexes = Annexes::default();
-        let shown = shown(&[cut, whole], 12_288, &annexes);
+        let scattered = ScatteredRanges::default();
+        let shown = shown(&[cut, whole], 12_288, &scattered);
         let behind = 1 << 20..(1 << 20) + 8192;
         assert_eq!(shown, [("v".to_owned(), behind), ("p1".to_owned(), 4096..8192)]);
         assert!(

@@ -7,8 +7,8 @@ use braid_array::{MemberId, Refusal};
 use braid_cluster::ClientConfig;
 
 use crate::control::{News, StopRequest, Told};
-use crate::door::{Door, Message};
 use crate::fabric::Network;
+use crate::submission::{Message, SubmissionQueue};
 
 /// The nodes of an array.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl Nodes {
     /// for the log about lost nodes.
     pub(super) fn connected(
         self,
-        door: &Door,
+        submissions: &SubmissionQueue,
         news: &News,
         stop: Sender<StopRequest>,
         stops: &Receiver<StopRequest>,
@@ -56,7 +56,7 @@ impl Nodes {
             // Nobody waits any longer when this fails.
             let _ = stop.send(StopRequest::SetUp);
         });
-        door.send(Message::Flush { done: set_up });
+        submissions.send(Message::Flush { done: set_up });
         match reason(stops) {
             Ok(StopRequest::Signal) => return Err(told_to_stop().into()),
             Ok(StopRequest::Asked { told, .. }) => {
@@ -64,7 +64,7 @@ impl Nodes {
             }
             Ok(_) | Err(_) => {}
         }
-        let status = door.status();
+        let status = submissions.status();
         let lost: Vec<String> =
             news.failed().iter().filter_map(|failed| said(failed, status.as_ref())).collect();
         if status.as_ref().is_some_and(|status| self.goes_on(status)) {

@@ -9,12 +9,12 @@ use std::thread;
 use braid_array::{AnyMachine, Refusal};
 use rustix::event::EventfdFlags;
 
-use super::{Assembled, Doors, Facts, Machinery, Running, report_events};
-use crate::door::Door;
+use super::{Assembled, Facts, Machinery, OpenExports, Running, report_events};
 use crate::driver;
 use crate::engine::Engine;
-use crate::engine::annexes::Annexes;
+use crate::engine::scattered::ScatteredRanges;
 use crate::export::load::{Generator, Load};
+use crate::submission::SubmissionQueue;
 use crate::system::refused_by_system;
 
 /// A running array that only the owner of this can use.
@@ -35,7 +35,8 @@ impl Private {
         let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array, &[])?;
         let facts = Facts::of(array.machine.as_ref());
-        let doors = Doors::new("", Path::new(""), facts, 0, None, Annexes::default());
+        let open_exports =
+            OpenExports::new("", Path::new(""), facts, 0, None, ScatteredRanges::default());
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
@@ -46,8 +47,8 @@ impl Private {
             Arc::new(rustix::event::eventfd(0, flags).map_err(|error| system(error.into()))?);
         let (loads, coming) = mpsc::channel();
         engine.add_export(Box::new(Generator::new(coming, Arc::clone(&wake))));
-        let door = engine.door();
-        let exports = engine.exports_door();
+        let submissions = engine.submissions();
+        let exports = engine.export_queue();
         let (stop, stops) = mpsc::channel();
         let (news, _) = report_events(&mut engine, stop.clone());
         let (end, engine_end) = mpsc::channel();
@@ -55,9 +56,9 @@ impl Private {
         let run = move || drop(end.send(engine.run()));
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let name = String::new();
-        let mut running = Running::new(name, door, doors, exports, engine_end);
+        let mut running = Running::new(name, submissions, open_exports, exports, engine_end);
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
-            nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
+            nodes.connected(&running.submissions, &news, stop, &stops).map_err(|not| not.why)
         });
         let connected = connected.and_then(|lost| match lost.into_iter().next() {
             None => Ok(()),
@@ -73,8 +74,8 @@ impl Private {
 
     /// The way in.
     #[must_use]
-    pub const fn door(&self) -> &Door {
-        &self.running.door
+    pub const fn submissions(&self) -> &SubmissionQueue {
+        &self.running.submissions
     }
 
     /// Makes the engine's own thread send requests; `load.done` is told when that is over.

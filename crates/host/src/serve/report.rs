@@ -9,8 +9,8 @@ use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 use tracing::Level;
 
-use crate::door::Door;
 use crate::log::{Limit, Verdict};
+use crate::submission::SubmissionQueue;
 use crate::system::describe;
 
 /// Lines that are alike: of one kind of event, and about one member.
@@ -30,7 +30,7 @@ struct About {
 
 /// Writes the log until the engine has ended. The members' names come through the submission queue,
 /// so this must not run on the engine's thread.
-pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, door: &Door) {
+pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, submissions: &SubmissionQueue) {
     let mut limit: Limit<Alike> = Limit::new();
     loop {
         let wait = limit.ends().map(|at| at.saturating_duration_since(Instant::now()));
@@ -39,26 +39,26 @@ pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, door: &Door) {
             Some(wait) => events.recv_timeout(wait),
         };
         for (alike, left) in limit.over(Instant::now()) {
-            let status = door.status();
+            let status = submissions.status();
             let member = alike.member.map(|id| device(id, status.as_ref()));
             let event = alike.event;
             tracing::warn!(array, member, event, "{left} more lines of this kind in a minute");
         }
         match event {
-            Ok(event) => write(array, &event, door, &mut limit),
+            Ok(event) => write(array, &event, submissions, &mut limit),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-fn write(array: &str, event: &ArrayEvent, door: &Door, limit: &mut Limit<Alike>) {
+fn write(array: &str, event: &ArrayEvent, submissions: &SubmissionQueue, limit: &mut Limit<Alike>) {
     let Some(about) = about(event) else { return };
     let verdict = limit.count(Instant::now(), about.alike);
     if verdict == Verdict::Leave {
         return;
     }
-    let status = door.status();
+    let status = submissions.status();
     let Some(mut line) = line(event, status.as_ref()) else { return };
     if verdict == Verdict::WriteLast {
         line.push_str(" (more of these within a minute are only counted)");

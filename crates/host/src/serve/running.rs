@@ -16,12 +16,12 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::ExportSpec;
 use super::contents;
-use super::doors::Doors;
+use super::open_exports::OpenExports;
 use crate::control::{ExportChange, StopRequest, Told, Wanted};
-use crate::door::{Door, Message};
-use crate::engine::exports::ExportsDoor;
+use crate::engine::exports::ExportQueue;
 use crate::handover::Handover;
 use crate::notify::{self, Watched};
+use crate::submission::{Message, SubmissionQueue};
 use crate::system::describe;
 use crate::users::{User, listed};
 
@@ -49,9 +49,9 @@ pub(super) enum NotReplaced {
 /// Parts of a served array that have to end.
 pub(super) struct Running {
     pub(super) name: String,
-    pub(super) door: Door,
-    pub(super) doors: Doors,
-    pub(super) exports: ExportsDoor,
+    pub(super) submissions: SubmissionQueue,
+    pub(super) open_exports: OpenExports,
+    pub(super) exports: ExportQueue,
     /// Result of the engine's end. Its thread may stay for longer: the kernel ends no thread that
     /// has I/O in flight on a device that does not answer.
     pub(super) engine: Option<Receiver<io::Result<()>>>,
@@ -62,12 +62,12 @@ pub(super) struct Running {
 impl Running {
     pub(super) const fn new(
         name: String,
-        door: Door,
-        doors: Doors,
-        exports: ExportsDoor,
+        submissions: SubmissionQueue,
+        open_exports: OpenExports,
+        exports: ExportQueue,
         engine: Receiver<io::Result<()>>,
     ) -> Self {
-        Self { name, door, doors, exports, engine: Some(engine), stopping: None }
+        Self { name, submissions, open_exports, exports, engine: Some(engine), stopping: None }
     }
 
     /// Waits for a reason to stop, and stops. A signal waits up to `patience`; `replace` puts
@@ -88,7 +88,7 @@ impl Running {
                 },
                 Some(StopRequest::EngineEnded) => {
                     // A block device stays, for the array's next process.
-                    let _ = self.doors.unmount(true);
+                    let _ = self.open_exports.unmount(true);
                     self.join()?;
                     let reason = "the engine has ended by itself";
                     return Err(Refusal::new(reason, "assemble the array again"));
@@ -155,19 +155,19 @@ impl Running {
             refuse_users(|| self.users(), next)?;
         }
         self.say_that_it_stops();
-        self.doors.close(force)?;
+        self.open_exports.close(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
-        self.door.call(stop).unwrap_or(Ok(()))
+        self.submissions.call(stop).unwrap_or(Ok(()))
     }
 
     /// Ends an array that another client has taken over, even while it is in use: nothing can be
     /// written out.
     fn end_at_once(&mut self) -> Result<(), Refusal> {
-        let _ = self.doors.close(true);
+        let _ = self.open_exports.close(true);
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
-        self.door.call(stop).unwrap_or(Ok(()))?;
+        self.submissions.call(stop).unwrap_or(Ok(()))?;
         self.join()
     }
 
@@ -179,32 +179,32 @@ impl Running {
         }
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // An engine that has ended has stopped.
-        let stopped = self.door.call(stop).unwrap_or(Ok(())).and_then(|()| self.join());
+        let stopped = self.submissions.call(stop).unwrap_or(Ok(())).and_then(|()| self.join());
         if let Err(refusal) = stopped {
             tracing::error!(array = self.name, "goes back without a clean stop: {refusal}");
         }
     }
 
     /// Opens the exports to programs, with the parts on the array.
-    pub(super) fn start_doors(&mut self) -> Result<(), Refusal> {
-        self.doors.start()?;
+    pub(super) fn start_exports(&mut self) -> Result<(), Refusal> {
+        self.open_exports.start()?;
         self.look_at_contents();
         Ok(())
     }
 
     /// Searches the array for parts, at the first export that shows them, and serves them too.
     fn look_at_contents(&mut self) {
-        if !self.doors.need_no_look() {
-            let parts = contents::look(&self.name, &self.door, self.doors.facts());
-            self.doors.set_parts(parts);
+        if !self.open_exports.need_no_look() {
+            let parts = contents::look(&self.name, &self.submissions, self.open_exports.facts());
+            self.open_exports.set_parts(parts);
         }
     }
 
     /// Returns the present users of the array.
     fn users(&self) -> Vec<User> {
-        let clients = self.door.call(|done| Message::Clients { done });
+        let clients = self.submissions.call(|done| Message::Clients { done });
         let mut users = clients.unwrap_or_default();
-        users.extend(self.doors.users());
+        users.extend(self.open_exports.users());
         users
     }
 
@@ -213,22 +213,22 @@ impl Running {
         match change {
             ExportChange::Add { export } => {
                 let spec: ExportSpec = export.parse()?;
-                let Self { doors, exports, .. } = self;
+                let Self { open_exports, exports, .. } = self;
                 let ended = || Refusal::new("the engine has ended", "assemble the array again");
-                doors.open(&spec, &mut |export| exports.add(export).ok_or_else(ended))?;
+                open_exports.open(&spec, &mut |export| exports.add(export).ok_or_else(ended))?;
                 self.look_at_contents();
                 tracing::info!(array = self.name, "export {export} added");
             }
             ExportChange::Remove { export, force } => {
                 let spec: ExportSpec = export.parse()?;
-                let at = self.doors.find(&spec)?;
+                let at = self.open_exports.find(&spec)?;
                 if *force {
-                    self.write_out(self.doors.users_of(at, &self.exports));
+                    self.write_out(self.open_exports.users_of(at, &self.exports));
                 } else {
                     let next = "unmount, detach or disconnect that first, or insist with --force";
-                    refuse_users(|| self.doors.users_of(at, &self.exports), next.into())?;
+                    refuse_users(|| self.open_exports.users_of(at, &self.exports), next.into())?;
                 }
-                self.doors.remove(at, *force, &self.exports)?;
+                self.open_exports.remove(at, *force, &self.exports)?;
                 tracing::info!(array = self.name, "export {export} removed");
             }
         }

@@ -12,7 +12,7 @@ use slab::Slab;
 use super::listening::{Enter, listen_on, not_there};
 use super::{ExportSpec, Place};
 use crate::control::SocketFile;
-use crate::engine::exports::ExportsDoor;
+use crate::engine::exports::ExportQueue;
 use crate::export::nbd::{self, Device, Devices, Listener, Present, Server};
 use crate::handover::{self, Handover, What};
 use crate::token::ExportId;
@@ -133,13 +133,13 @@ impl Sockets {
     }
 
     /// Returns the users of a disk.
-    pub(super) fn users(&self, disk: &Disk, exports: &ExportsDoor) -> Vec<User> {
+    pub(super) fn users(&self, disk: &Disk, exports: &ExportQueue) -> Vec<User> {
         let id = self.open[disk.socket].id;
         disk.devices().flat_map(|device| exports.clients(id, Some(device.name()))).collect()
     }
 
     /// Takes a disk away; with the last one the socket.
-    pub(super) fn remove(&mut self, disk: &Disk, exports: &ExportsDoor) {
+    pub(super) fn remove(&mut self, disk: &Disk, exports: &ExportQueue) {
         let Socket { id, devices, .. } = &self.open[disk.socket];
         // Before its clients are hung up on: none may come anew.
         disk.devices().for_each(|device| devices.remove(device));

@@ -20,9 +20,9 @@ use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
 use crate::control::{Server, Told, Wanted};
-use crate::door::{Door, Message};
 use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
+use crate::submission::{Message, SubmissionQueue};
 use crate::system::{describe, refused_by_system};
 
 /// Limit on waiting for clients that may be disconnected.
@@ -84,7 +84,7 @@ pub(super) fn list_faulty(array: &mut Assembled) {
 }
 
 /// Restores the settings made before another program took over, where one did.
-pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> {
+pub(super) fn restore(limits: &LimitKeeper, submissions: &SubmissionQueue) -> Result<(), Refusal> {
     let Some(settings) = handover::settings::<Settings>() else { return Ok(()) };
     // An array that has ended meanwhile tells why by itself.
     limits.set(settings.limits).unwrap_or(Ok(()))?;
@@ -92,7 +92,7 @@ pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> 
     let mode = settings.journal_mode.filter(|mode| *mode != JournalMode::default());
     let commands = pause.into_iter().chain(mode.map(Command::JournalMode));
     for command in commands {
-        let set = door.call(|done| Message::Command { command, device: None, done });
+        let set = submissions.call(|done| Message::Command { command, device: None, done });
         set.unwrap_or(Ok(()))?;
     }
     Ok(())
@@ -127,14 +127,14 @@ impl Upgrade<'_> {
         };
         check_version(&program, takes)?;
         let ended = || Refusal::new("the engine has ended", "assemble the array again");
-        let status = running.door.status().ok_or_else(ended)?;
+        let status = running.submissions.status().ok_or_else(ended)?;
         let members = members(&status)?;
         trial::check_program(&program)?;
         let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
         let system = |error| refused_by_system(&error);
-        let settings = Settings::of(&status, self.limits.get(), running.doors.parts());
+        let settings = Settings::of(&status, self.limits.get(), running.open_exports.parts());
         let mut handover = Handover::begin(&settings, &members).map_err(system)?;
-        let exports = running.doors.hand_over(&mut handover).map_err(system)?;
+        let exports = running.open_exports.hand_over(&mut handover).map_err(system)?;
         self.control.hand_over(&mut handover).map_err(system)?;
         handover.give(What::Asker, asker);
         let handover = running.hand_over_clients(handover, force)?;
@@ -142,7 +142,8 @@ impl Upgrade<'_> {
         let name = &running.name;
         tracing::info!(array = name, "hands over to {}", program.display());
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
-        let stopped = running.door.call(stop).unwrap_or(Ok(())).and_then(|()| running.join());
+        let stopped =
+            running.submissions.call(stop).unwrap_or(Ok(())).and_then(|()| running.join());
         // However it went: what was answered is on the members, and the clients are gone from here.
         if let Err(refusal) = stopped {
             tracing::error!(array = running.name, "handed over without a clean stop: {refusal}");
@@ -265,7 +266,7 @@ impl Running {
     pub(super) fn take_over(&self) -> Result<(), Refusal> {
         if handover::is_pending() {
             // An engine that has ended would serve nobody.
-            self.door
+            self.submissions
                 .status()
                 .ok_or_else(|| Refusal::new("the engine has ended", "see its log"))?;
             conclude(&self.name);

@@ -1,11 +1,11 @@
-//! The load of one client: requests through the door of the engine, as an export would send them,
+//! The load of one client: requests through the engine's submission queue, as an export sends them,
 //! so many at once that every position of the pipeline is busy.
 
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use braid_array::RequestError;
-use braid_host::door::{Door, Message};
+use braid_host::submission::{Message, SubmissionQueue};
 
 use super::setting::Done;
 use super::words::Pattern;
@@ -132,7 +132,7 @@ fn between(start: (Instant, u64), end: (Instant, u64), at: Instant) -> f64 {
 type Answer = (Instant, u64, Result<(), RequestError>);
 
 /// Sends requests until the measurement is over, then waits for those in flight.
-pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
+pub fn drive(submissions: &SubmissionQueue, load: &Load) -> Result<Done, String> {
     let words = (0..PIECE_BYTES / 8).flat_map(|word| scramble(word).to_le_bytes());
     let content: Vec<u8> = words.collect();
     let (answer, answers) = mpsc::channel();
@@ -144,7 +144,12 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
     loop {
         while in_flight + load.unit_bytes() <= most && !window.over {
             for (offset, bytes) in load.requests(units) {
-                if !door.send(message(load.pattern, offset, &content[..bytes as usize], &answer)) {
+                if !submissions.send(message(
+                    load.pattern,
+                    offset,
+                    &content[..bytes as usize],
+                    &answer,
+                )) {
                     return Err("the engine has ended".to_owned());
                 }
                 in_flight += bytes;
@@ -163,7 +168,7 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
             let tell = move |result| {
                 let _ = answer.send((Instant::now(), bytes, result));
             };
-            door.send(Message::Flush { done: Box::new(tell) });
+            submissions.send(Message::Flush { done: Box::new(tell) });
             continue;
         }
         in_flight -= bytes;
@@ -206,7 +211,7 @@ mod tests {
     }
 
     /// An engine that answers everything at once, and notes how much it was asked.
-    fn answering(fail_from: u64) -> (Door, std::thread::JoinHandle<u64>) {
+    fn answering(fail_from: u64) -> (SubmissionQueue, std::thread::JoinHandle<u64>) {
         let (sender, messages) = mpsc::channel();
         let wake = eventfd(0, EventfdFlags::empty()).expect("an eventfd");
         let answer = move || {
@@ -228,21 +233,21 @@ mod tests {
             }
             bytes
         };
-        (Door::new(sender, Arc::new(wake)), std::thread::spawn(answer))
+        (SubmissionQueue::new(sender, Arc::new(wake)), std::thread::spawn(answer))
     }
 
     #[test]
     fn all_that_is_sent_is_answered_and_counted() {
         for &pattern in Pattern::ALL.iter().filter(|pattern| **pattern != Pattern::Rebuild) {
-            let (door, engine) = answering(u64::MAX);
-            let done = drive(&door, &load(pattern)).expect("a measurement");
-            drop(door);
+            let (submissions, engine) = answering(u64::MAX);
+            let done = drive(&submissions, &load(pattern)).expect("a measurement");
+            drop(submissions);
             assert_eq!(engine.join().expect("no panic"), done.total_bytes, "{pattern:?}");
             assert!(done.window_bytes > 0 && done.window_bytes < done.total_bytes, "{done:?}");
             assert!(done.window_seconds > 0.0, "{done:?}");
         }
-        let (door, _engine) = answering(1 << 20);
-        assert!(drive(&door, &load(Pattern::Write)).is_err_and(|e| e.contains("failed")));
+        let (submissions, _engine) = answering(1 << 20);
+        assert!(drive(&submissions, &load(Pattern::Write)).is_err_and(|e| e.contains("failed")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use braid_array::action::{Command, NewMember};
 use braid_array::events::SyncAction;
 use braid_array::status::{MemberState, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
-use braid_host::door::{Door, Message};
+use braid_host::submission::{Message, SubmissionQueue};
 
 use super::setting::Done;
 
@@ -22,13 +22,13 @@ const DEVICE: [u8; 16] = [0xbd; 16];
 
 /// Rebuilds one member of an array that has all of them. Bytes are those of the member, and time
 /// runs from when the first of them are there.
-pub fn rebuild(door: &Door) -> Result<Done, String> {
+pub fn rebuild(submissions: &SubmissionQueue) -> Result<Done, String> {
     let ended = || "the engine has ended".to_owned();
     let order = |command| {
         let message = |done| Message::Command { command, device: None, done };
-        door.call(message).ok_or_else(ended)?.map_err(|refusal| refusal.to_string())
+        submissions.call(message).ok_or_else(ended)?.map_err(|refusal| refusal.to_string())
     };
-    let status = door.status().ok_or_else(ended)?;
+    let status = submissions.status().ok_or_else(ended)?;
     let first = status.members.first().ok_or("an array has members")?;
     order(Command::Fail(first.member))?;
     order(Command::Remove(first.member))?;
@@ -46,7 +46,7 @@ pub fn rebuild(door: &Door) -> Result<Done, String> {
     let began = Instant::now();
     let mut window = None::<(Instant, u64, u64)>;
     while began.elapsed() < PATIENCE {
-        let status = door.status().ok_or_else(ended)?;
+        let status = submissions.status().ok_or_else(ended)?;
         let now = Instant::now();
         if let Some((since, before, all)) = window
             && is_whole(&status)

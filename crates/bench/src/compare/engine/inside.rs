@@ -75,7 +75,7 @@ impl Inside {
         let array = Private::start(Assembled::Array { config, members })
             .map_err(|why| Failure::explained(&name, why))?;
         let area_bytes = options.area_bytes.min(array.size_bytes());
-        let filled = fill(array.door(), area_bytes);
+        let filled = fill(array.submissions(), area_bytes);
         let inside = Self { array: Some(array), area_bytes };
         filled.map_err(|reason| Failure::refused(name, reason, "see the kernel's log for why"))?;
         Ok((inside, stack))

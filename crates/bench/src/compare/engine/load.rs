@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use braid_array::{Op, RequestError};
-use braid_host::door::{Door, Message};
 use braid_host::export::load;
 use braid_host::serve::Private;
+use braid_host::submission::{Message, SubmissionQueue};
 use hdrhistogram::Histogram;
 
 use crate::compare::prepared::Requests;
@@ -156,7 +156,7 @@ fn content(bytes: u32) -> Vec<u8> {
 }
 
 /// Writes the area once, so that no hole is read.
-pub(super) fn fill(door: &Door, area_bytes: u64) -> Result<(), String> {
+pub(super) fn fill(submissions: &SubmissionQueue, area_bytes: u64) -> Result<(), String> {
     for offset in (0..area_bytes / u64::from(MIB)).map(|number| number * u64::from(MIB)) {
         let (answer, answers) = mpsc::channel();
         let done = Box::new(move |result| {
@@ -164,7 +164,7 @@ pub(super) fn fill(door: &Door, area_bytes: u64) -> Result<(), String> {
             let _ = answer.send(result);
         });
         let message = Message::Write { offset, data: content(MIB), fua: false, done };
-        if !door.send(message) {
+        if !submissions.send(message) {
             return Err("the engine has ended".to_owned());
         }
         let answered = answers.recv_timeout(PATIENCE);

@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use braid_cluster::assemble::{Candidate, Options, Start, Startable, decide};
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
-use braid_host::door::Message;
 use braid_host::fabric::Network;
 use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, Private};
+use braid_host::submission::Message;
 use uuid::Uuid;
 
 use super::source::{BLOCK_BYTES, Source};
@@ -119,7 +119,7 @@ fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), F
         let from = at / BLOCK_BYTES * BLOCK_BYTES;
         let to = end.next_multiple_of(BLOCK_BYTES).min(from + PART_BYTES);
         let len = u32::try_from(to - from).unwrap_or(u32::MAX);
-        let read = array.door().call(|done| Message::Read { offset: from, len, done });
+        let read = array.submissions().call(|done| Message::Read { offset: from, len, done });
         let bytes = read.and_then(Result::ok).ok_or_else(|| {
             let reason = format!("cannot be read from byte {from} on");
             Failure::refused("cat", object, reason, "see whether all of its nodes are well")

@@ -1,9 +1,9 @@
 //! Sources of an array's content.
 
 use braid_host::control::Client;
-use braid_host::door::Message;
 use braid_host::reader::Reader;
 use braid_host::serve::Private;
+use braid_host::submission::Message;
 use braid_rescue::Image;
 
 /// Bytes in multiples of which an array on nodes is read.
@@ -45,7 +45,8 @@ impl Image for Source<'_> {
                 let end = offset_bytes + into.len() as u64;
                 let len = u32::try_from(end.next_multiple_of(BLOCK_BYTES) - from)
                     .map_err(|error| error.to_string())?;
-                let read = array.door().call(|done| Message::Read { offset: from, len, done });
+                let read =
+                    array.submissions().call(|done| Message::Read { offset: from, len, done });
                 let bytes = read.and_then(Result::ok).ok_or("its nodes do not bring it")?;
                 let at = (offset_bytes - from) as usize;
                 let wanted = bytes.get(at..at + into.len()).ok_or("it ends before that")?;

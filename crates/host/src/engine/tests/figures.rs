@@ -6,7 +6,7 @@ use super::*;
 use braid_array::figures::{BOUNDS, Figures, IoFigures, Kind, Latencies, Operations, SHORTEST_NS};
 
 fn figures(served: &Served) -> Figures {
-    served.door.figures().expect("the engine runs")
+    served.submissions.figures().expect("the engine runs")
 }
 
 /// Returns the number of operations, their bytes, and the number that failed.
@@ -20,13 +20,13 @@ fn requests_and_io_on_members_are_counted_by_kind() {
         let served = Served::start(mirror(dir.path(), 2, 8 * MIB, 4 * MIB), threads);
         assert_eq!(figures(&served).requests, IoFigures::default());
         // Three requests: one takes a mebibyte at the most.
-        write(&served.door, 0, noise(7, 2 * MIB as usize + 512)).recv().unwrap().unwrap();
-        read(&served.door, 512, 4096).recv().unwrap().unwrap();
-        ask(&served.door, |done| Message::Flush { done }).recv().unwrap().unwrap();
+        write(&served.submissions, 0, noise(7, 2 * MIB as usize + 512)).recv().unwrap().unwrap();
+        read(&served.submissions, 512, 4096).recv().unwrap().unwrap();
+        ask(&served.submissions, |done| Message::Flush { done }).recv().unwrap().unwrap();
         let range = |offset, len| move |done| Message::Discard { offset, len, done };
-        ask(&served.door, range(MIB, 4096)).recv().unwrap().unwrap();
+        ask(&served.submissions, range(MIB, 4096)).recv().unwrap().unwrap();
         let zeroes = |done| Message::WriteZeroes { offset: 0, len: 8192, unmap: false, done };
-        ask(&served.door, zeroes).recv().unwrap().unwrap();
+        ask(&served.submissions, zeroes).recv().unwrap().unwrap();
         let all = figures(&served);
         let requests = &all.requests;
         let of_members = [0, 1].map(|id| all.of(MemberId(id)).expect("a member"));
@@ -54,16 +54,16 @@ fn what_fails_on_a_member_is_counted_there() {
         let served = Served::start(mirror(dir.path(), 2, 8 * MIB, 4 * MIB), threads);
         let first = OpenOptions::new().write(true).open(dir.path().join("0")).unwrap();
         first.set_len(4 * MIB).unwrap();
-        read(&served.door, 5 * MIB, 4096).recv().unwrap().unwrap();
-        write(&served.door, 6 * MIB, vec![1; 512]).recv().unwrap().unwrap();
+        read(&served.submissions, 5 * MIB, 4096).recv().unwrap().unwrap();
+        write(&served.submissions, 6 * MIB, vec![1; 512]).recv().unwrap().unwrap();
         let all = figures(&served);
         let member = |id| all.of(MemberId(id)).expect("a member");
         assert_eq!(counted(&all.requests.read), (1, 4096, 0));
         assert_eq!(counted(&member(0).read), (1, 0, 1));
         assert_eq!(counted(&member(0).write), (1, 0, 1));
         assert_eq!(counted(&member(1).read), (1, 4096, 0));
-        command(&served.door, Command::Fail(MemberId(0)), None).unwrap();
-        command(&served.door, Command::Remove(MemberId(0)), None).unwrap();
+        command(&served.submissions, Command::Fail(MemberId(0)), None).unwrap();
+        command(&served.submissions, Command::Remove(MemberId(0)), None).unwrap();
         assert_eq!(figures(&served).of(MemberId(0)), None);
         served.stop();
     }
@@ -72,7 +72,7 @@ fn what_fails_on_a_member_is_counted_there() {
 #[test]
 fn what_takes_long_is_in_flight_and_then_in_a_later_bucket() {
     let served = Served::start(memory(MIB, MIB, |double| double.flush_millis(30)), false);
-    let flushed = ask(&served.door, |done| Message::Flush { done });
+    let flushed = ask(&served.submissions, |done| Message::Flush { done });
     assert_eq!(figures(&served).requests.in_flight, 1);
     flushed.recv().unwrap().unwrap();
     let flush = figures(&served).requests.flush;

@@ -65,11 +65,11 @@ fn works(client: &mut UnixStream, seed: u64) {
 }
 
 /// Writes and reads back a megabyte through the submission queue.
-fn works_at_the_door(served: &Served, seed: u64) {
+fn works_by_the_submission_queue(served: &Served, seed: u64) {
     let data = noise(seed, 1 << 20);
-    let written = write(&served.door, 4 * MIB, data.clone());
+    let written = write(&served.submissions, 4 * MIB, data.clone());
     written.recv_timeout(LONG).expect("a write in time").unwrap();
-    let found = read(&served.door, 4 * MIB, 1 << 20);
+    let found = read(&served.submissions, 4 * MIB, 1 << 20);
     assert!(found.recv_timeout(LONG).expect("a read in time").unwrap() == data);
 }
 
@@ -87,7 +87,7 @@ fn clients_that_take_no_replies_stop_nobody() {
             for seed in 0..10 {
                 works(&mut before, seed);
                 works(&mut after, seed);
-                works_at_the_door(&served, seed);
+                works_by_the_submission_queue(&served, seed);
             }
         }
         assert!(events.try_recv().is_err(), "nobody is in anybody's way for long");
@@ -108,14 +108,14 @@ fn who_takes_nothing_goes_when_memory_is_short_and_only_then() {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(500) {
             works(&mut client, 1);
-            works_at_the_door(&served, 1);
+            works_by_the_submission_queue(&served, 1);
         }
         assert!(events.try_recv().is_err(), "there is memory for all");
         all.extend((0..15).map(|_| greedy(&path, 1 << 20)));
         let deadline = Instant::now() + LONG;
         let event = loop {
             works(&mut client, 2);
-            works_at_the_door(&served, 2);
+            works_by_the_submission_queue(&served, 2);
             match events.try_recv() {
                 Ok(event) => break event,
                 Err(_) => assert!(Instant::now() < deadline, "nobody was dropped"),

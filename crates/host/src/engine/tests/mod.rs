@@ -20,30 +20,30 @@ use tempfile::TempDir;
 
 use self::double::{Double, Store};
 use crate::arena::Arena;
-use crate::door::{Door, Message};
 use crate::driver::Driver;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::member::MemberFile;
+use crate::submission::{Message, SubmissionQueue};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// An engine on a thread of its own.
 pub(crate) struct Served {
-    pub(crate) door: Door,
+    pub(crate) submissions: SubmissionQueue,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Served {
     pub(crate) fn start(engine: Engine, threads: bool) -> Self {
-        let door = engine.door();
+        let submissions = engine.submissions();
         let thread = std::thread::spawn(move || {
             engine.run_on(if threads { Driver::threads } else { Driver::new })
         });
-        Self { door, thread }
+        Self { submissions, thread }
     }
 
     pub(crate) fn stop(self) {
-        command(&self.door, Command::Stop, None).unwrap();
+        command(&self.submissions, Command::Stop, None).unwrap();
         self.thread.join().unwrap().unwrap();
     }
 }
@@ -87,27 +87,39 @@ pub(super) fn memory(
 
 /// Sends a message, and returns the channel of its answer.
 fn ask<T: Send + 'static>(
-    door: &Door,
-    message: impl FnOnce(crate::door::Done<T>) -> Message,
+    submissions: &SubmissionQueue,
+    message: impl FnOnce(crate::submission::Done<T>) -> Message,
 ) -> Receiver<T> {
     let (sender, receiver) = channel();
     let done = Box::new(move |answer| {
         let _ = sender.send(answer);
     });
-    assert!(door.send(message(done)), "the engine has ended");
+    assert!(submissions.send(message(done)), "the engine has ended");
     receiver
 }
 
-fn command(door: &Door, command: Command, device: Option<MemberFile>) -> Result<(), Refusal> {
-    ask(door, |done| Message::Command { command, device, done }).recv().unwrap()
+fn command(
+    submissions: &SubmissionQueue,
+    command: Command,
+    device: Option<MemberFile>,
+) -> Result<(), Refusal> {
+    ask(submissions, |done| Message::Command { command, device, done }).recv().unwrap()
 }
 
-fn read(door: &Door, offset: u64, len: u32) -> Receiver<Result<Vec<u8>, RequestError>> {
-    ask(door, |done| Message::Read { offset, len, done })
+fn read(
+    submissions: &SubmissionQueue,
+    offset: u64,
+    len: u32,
+) -> Receiver<Result<Vec<u8>, RequestError>> {
+    ask(submissions, |done| Message::Read { offset, len, done })
 }
 
-pub(crate) fn write(door: &Door, offset: u64, data: Vec<u8>) -> Receiver<Result<(), RequestError>> {
-    ask(door, |done| Message::Write { offset, data, fua: false, done })
+pub(crate) fn write(
+    submissions: &SubmissionQueue,
+    offset: u64,
+    data: Vec<u8>,
+) -> Receiver<Result<(), RequestError>> {
+    ask(submissions, |done| Message::Write { offset, data, fua: false, done })
 }
 
 /// Bytes that look random and depend on `seed`.
@@ -125,7 +137,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_in_at_the_door_comes_out_again() {
+fn what_goes_in_by_the_submission_queue_comes_out_again() {
     for (dir, threads) in places() {
         // Less memory than the requests in flight need: they have to take turns.
         let served = Served::start(mirror(dir.path(), 2, 64 * MIB, 3 * MIB), threads);
@@ -134,16 +146,16 @@ fn what_goes_in_at_the_door_comes_out_again() {
         let mut written = Vec::new();
         for (seed, &len) in (1..).zip(&lens) {
             let data = noise(seed, len);
-            written.push((offset, data.clone(), write(&served.door, offset, data)));
+            written.push((offset, data.clone(), write(&served.submissions, offset, data)));
             offset += len as u64;
         }
         for (_, _, done) in &written {
             assert_eq!(done.recv().unwrap(), Ok(()));
         }
-        ask(&served.door, |done| Message::Flush { done }).recv().unwrap().unwrap();
+        ask(&served.submissions, |done| Message::Flush { done }).recv().unwrap().unwrap();
         let reads: Vec<_> = written
             .iter()
-            .map(|(offset, data, _)| read(&served.door, *offset, data.len() as u32))
+            .map(|(offset, data, _)| read(&served.submissions, *offset, data.len() as u32))
             .collect();
         for ((_, data, _), answer) in written.iter().zip(reads) {
             assert!(answer.recv().unwrap().unwrap() == *data, "{} bytes differ", data.len());
@@ -159,21 +171,21 @@ fn what_goes_in_at_the_door_comes_out_again() {
 fn ranges_can_be_zeroed_and_discarded() {
     for (dir, threads) in places() {
         let served = Served::start(mirror(dir.path(), 2, 8 * MIB, 4 * MIB), threads);
-        write(&served.door, 0, noise(7, 8 * MIB as usize)).recv().unwrap().unwrap();
+        write(&served.submissions, 0, noise(7, 8 * MIB as usize)).recv().unwrap().unwrap();
         for (offset, unmap) in [(MIB + 512, false), (3 * MIB + 512, true)] {
             let len = MIB + 1024;
             let zeroed =
-                ask(&served.door, |done| Message::WriteZeroes { offset, len, unmap, done });
+                ask(&served.submissions, |done| Message::WriteZeroes { offset, len, unmap, done });
             zeroed.recv().unwrap().unwrap();
         }
         let discarded =
-            ask(&served.door, |done| Message::Discard { offset: 6 * MIB, len: MIB, done });
+            ask(&served.submissions, |done| Message::Discard { offset: 6 * MIB, len: MIB, done });
         discarded.recv().unwrap().unwrap();
         let mut expected = noise(7, 8 * MIB as usize);
         for start in [MIB as usize + 512, 3 * MIB as usize + 512] {
             expected[start..start + MIB as usize + 1024].fill(0);
         }
-        let found = read(&served.door, 0, 8 << 20).recv().unwrap().unwrap();
+        let found = read(&served.submissions, 0, 8 << 20).recv().unwrap().unwrap();
         assert!(found[..6 << 20] == expected[..6 << 20]);
         assert!(found[7 << 20..] == expected[7 << 20..]);
         served.stop();
@@ -181,15 +193,15 @@ fn ranges_can_be_zeroed_and_discarded() {
 }
 
 #[test]
-fn bad_requests_at_the_door_are_refused() {
+fn bad_requests_by_the_submission_queue_are_refused() {
     let served = Served::start(memory(MIB, MIB, |double| double.block_bytes(4096)), false);
-    let door = &served.door;
-    assert_eq!(read(door, 512, 4096).recv().unwrap(), Err(RequestError::Malformed));
-    assert_eq!(write(door, 0, vec![0; 512]).recv().unwrap(), Err(RequestError::Malformed));
-    assert_eq!(read(door, MIB - 4096, 8192).recv().unwrap(), Err(RequestError::OutOfRange));
+    let submissions = &served.submissions;
+    assert_eq!(read(submissions, 512, 4096).recv().unwrap(), Err(RequestError::Malformed));
+    assert_eq!(write(submissions, 0, vec![0; 512]).recv().unwrap(), Err(RequestError::Malformed));
+    assert_eq!(read(submissions, MIB - 4096, 8192).recv().unwrap(), Err(RequestError::OutOfRange));
     let beyond = u64::MAX - 4095;
-    assert_eq!(read(door, beyond, 8192).recv().unwrap(), Err(RequestError::OutOfRange));
-    assert_eq!(read(door, 0, 0).recv().unwrap(), Ok(Vec::new()));
+    assert_eq!(read(submissions, beyond, 8192).recv().unwrap(), Err(RequestError::OutOfRange));
+    assert_eq!(read(submissions, 0, 0).recv().unwrap(), Ok(Vec::new()));
     served.stop();
 }
 
@@ -201,26 +213,26 @@ fn a_member_that_ends_early_or_is_gone_is_worked_around() {
         engine.on_event(Box::new(move |event| sender.send(event.clone()).unwrap()));
         let served = Served::start(engine, threads);
         let data = noise(3, 8 * MIB as usize);
-        write(&served.door, 0, data.clone()).recv().unwrap().unwrap();
+        write(&served.submissions, 0, data.clone()).recv().unwrap().unwrap();
 
         // The first half of the mirror now ends in the middle of a request.
         let first = OpenOptions::new().write(true).open(dir.path().join("0")).unwrap();
         first.set_len(4 * MIB + 512).unwrap();
         assert!(
-            read(&served.door, 4 * MIB, 4096).recv().unwrap().unwrap()[..]
+            read(&served.submissions, 4 * MIB, 4096).recv().unwrap().unwrap()[..]
                 == data[4 << 20..][..4096]
         );
 
         // A write behind its end does not make it grow: the gap would read as zeroes.
         let end = data[6 << 20..].to_vec();
-        write(&served.door, 6 * MIB, end).recv().unwrap().unwrap();
+        write(&served.submissions, 6 * MIB, end).recv().unwrap().unwrap();
         assert_eq!(first.metadata().unwrap().len(), 4 * MIB + 512);
 
         // Without it everything comes from the second half.
-        command(&served.door, Command::Fail(MemberId(0)), None).unwrap();
+        command(&served.submissions, Command::Fail(MemberId(0)), None).unwrap();
         assert!(matches!(events.recv().unwrap(), ArrayEvent::MemberFailed { .. }));
-        command(&served.door, Command::Remove(MemberId(0)), None).unwrap();
-        assert!(read(&served.door, 0, 8 << 20).recv().unwrap().unwrap() == data);
+        command(&served.submissions, Command::Remove(MemberId(0)), None).unwrap();
+        assert!(read(&served.submissions, 0, 8 << 20).recv().unwrap().unwrap() == data);
         served.stop();
     }
 }
@@ -240,10 +252,10 @@ fn an_added_member_is_written_to_and_a_refused_one_is_let_go() {
         device_uuid: [0; 16],
     };
     let add = || Command::Add(Box::new(new.clone()));
-    let error = command(&served.door, add(), None).unwrap_err();
+    let error = command(&served.submissions, add(), None).unwrap_err();
     assert!(error.reason.contains("no device"), "{error}");
-    command(&served.door, add(), Some(member(&path, MIB))).unwrap();
-    write(&served.door, 4096, noise(5, 4096)).recv().unwrap().unwrap();
+    command(&served.submissions, add(), Some(member(&path, MIB))).unwrap();
+    write(&served.submissions, 4096, noise(5, 4096)).recv().unwrap().unwrap();
     served.stop();
     let mut found = vec![0; 4096];
     std::fs::File::open(&path).unwrap().read_exact_at(&mut found, 4096).unwrap();
@@ -256,7 +268,7 @@ fn a_flush_that_waits_for_the_deadline_is_answered() {
         let engine = memory(MIB, MIB, |double| double.flush_millis(30));
         let served = Served::start(engine, threads);
         let begun = std::time::Instant::now();
-        ask(&served.door, |done| Message::Flush { done }).recv().unwrap().unwrap();
+        ask(&served.submissions, |done| Message::Flush { done }).recv().unwrap().unwrap();
         assert!(begun.elapsed().as_millis() >= 30, "answered before its time");
         served.stop();
     }
@@ -265,16 +277,17 @@ fn a_flush_that_waits_for_the_deadline_is_answered() {
 #[test]
 fn a_stopped_engine_takes_no_messages() {
     let served = Served::start(memory(MIB, MIB, |double| double), false);
-    let door = served.door.clone();
+    let submissions = served.submissions.clone();
     served.stop();
-    assert!(!door.send(Message::Flush { done: Box::new(|_| ()) }));
+    assert!(!submissions.send(Message::Flush { done: Box::new(|_| ()) }));
 }
 
 #[test]
 fn an_arena_of_the_usual_size_is_registered_or_not_needed() {
     // Whatever the limits on locked memory are: the engine starts.
     let served = Served::start(memory(MIB, REQUEST_BYTES, |double| double.most(1)), false);
-    let writes: Vec<_> = (0..64).map(|i| write(&served.door, i * 512, vec![1; 512])).collect();
+    let writes: Vec<_> =
+        (0..64).map(|i| write(&served.submissions, i * 512, vec![1; 512])).collect();
     assert!(writes.iter().all(|done| done.recv().unwrap().is_ok()));
     served.stop();
 }

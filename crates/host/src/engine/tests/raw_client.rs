@@ -226,7 +226,7 @@ fn clients_come_and_go() {
         }
     }
     // All of their memory is back: the whole of it can be used.
-    let answer = super::read(&served.door, 0, 1 << 20).recv().unwrap();
+    let answer = super::read(&served.submissions, 0, 1 << 20).recv().unwrap();
     assert!(answer.is_ok());
     served.stop();
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use braid_array::{Buf, Instant};
 use rustix::io::Errno;
 
-use super::desk::Mounted;
+use super::mount_table::Mounted;
 use super::proto::{HEAD_BYTES, Request};
 use super::tree::Tree;
 use crate::arena::LANDINGS;

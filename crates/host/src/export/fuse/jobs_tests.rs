@@ -12,8 +12,8 @@ use super::jobs::{Asker, Came, Jobs};
 use super::tree::Ask;
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::engine::annexes::Annexes;
 use crate::engine::core::Core;
+use crate::engine::scattered::ScatteredRanges;
 use crate::engine::tests::noise;
 use crate::token::{ExportId, Owner};
 
@@ -95,7 +95,7 @@ impl World {
         let holders = [(); 2].map(|()| arena.admit().unwrap());
         let driver = Driver::threads(arena.memory()).unwrap();
         Self {
-            core: Core::new(arena, driver, Annexes::default()),
+            core: Core::new(arena, driver, ScatteredRanges::default()),
             jobs: Jobs::new(ExportId(0), block_bytes, holders),
             machine: Taken(Vec::new(), block_bytes),
             content: noise(1, SIZE as usize),

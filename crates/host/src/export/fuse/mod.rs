@@ -26,12 +26,12 @@ use mountpoint::{check_mountpoint, real_path};
 
 mod attach;
 mod connection;
-mod desk;
 mod error;
 mod gate;
 mod jobs;
 #[cfg(test)]
 mod jobs_tests;
+mod mount_table;
 mod mountpoint;
 pub mod proto;
 #[cfg(test)]
@@ -43,8 +43,8 @@ mod tree;
 
 pub use attach::{attach, resume};
 pub(crate) use connection::MAX_MOUNTS;
-pub(crate) use desk::{Desk, Mounted};
 pub(crate) use error::MountError;
+pub(crate) use mount_table::{MountTable, Mounted};
 pub(crate) use server::Server;
 pub use tree::{Ask, Outcome, Parts, Tree};
 

@@ -9,8 +9,8 @@ use braid_array::{Buf, Instant, Request, RequestError};
 use rustix::io::Errno;
 
 use super::connection::{Connection, MAX_MOUNTS, READER, READERS, WATCH};
-use super::desk::{Desk, Say};
 use super::jobs::{Asker, Came, Finished, Jobs};
+use super::mount_table::{MountCommand, MountTable};
 use super::proto::Answer;
 use super::tree::{Ask, Outcome};
 use crate::driver::{Completion, Op, Outgoing};
@@ -31,13 +31,13 @@ const MAX_JOBS: usize = 512;
 /// Empty messages that are kept.
 const MAX_SPARES: usize = 64;
 
-/// The mounts of an array, which come and go by the [`Desk`]. The engine calls it as an [`Export`],
+/// The mounts of an array, changed by the [`MountTable`]. The engine calls it as an [`Export`],
 /// from `start` to `close`. The devices close with this.
 #[derive(Debug)]
 pub(crate) struct Server {
     id: ExportId,
     block_bytes: u32,
-    says: Receiver<Say>,
+    says: Receiver<MountCommand>,
     wake: Arc<OwnedFd>,
     /// Mounts by number.
     mounts: Vec<Option<Connection>>,
@@ -60,8 +60,8 @@ impl Server {
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(block_bytes: u32) -> io::Result<(Self, Desk)> {
-        let (desk, says, wake) = Desk::new()?;
+    pub(crate) fn new(block_bytes: u32) -> io::Result<(Self, MountTable)> {
+        let (mount_table, says, wake) = MountTable::new()?;
         let server = Self {
             id: ExportId(0),
             block_bytes,
@@ -75,7 +75,7 @@ impl Server {
             held: false,
             closing: false,
         };
-        Ok((server, desk))
+        Ok((server, mount_table))
     }
 
     fn await_said(&self, core: &mut Core) {
@@ -89,17 +89,17 @@ impl Server {
         self.await_said(core);
         while let Ok(say) = self.says.try_recv() {
             match say {
-                Say::Add { number, mounted } => {
+                MountCommand::Add { number, mounted } => {
                     let mut mount = Connection::new((self.id, number), mounted, self.heads);
                     mount.start(core);
                     self.mounts[number] = Some(mount);
                 }
-                Say::Show { number, parts, shown } => {
+                MountCommand::Show { number, parts, shown } => {
                     self.mounts[number].iter_mut().for_each(|m| m.tree.set_parts(parts.clone()));
                     // Nobody may wait any longer.
                     let _ = shown.send(());
                 }
-                Say::Remove { number, gone } => {
+                MountCommand::Remove { number, gone } => {
                     self.mounts[number].iter_mut().for_each(|mount| mount.close(core));
                     self.leaving.push((number, gone));
                 }

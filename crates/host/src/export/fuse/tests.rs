@@ -63,12 +63,12 @@ fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     let machine = AnyMachine::Block(Box::new(machine.block_bytes(4096).told(told)));
     let mut engine = Engine::new(machine, Vec::new(), arena).unwrap();
     let (mount, mounted) = mount_at(dir.path(), size, read_only).unwrap();
-    let (server, desk) = Server::new(4096).unwrap();
-    desk.add(0, mounted);
+    let (server, mount_table) = Server::new(4096).unwrap();
+    mount_table.add(0, mounted);
     engine.add_export(Box::new(server));
     let served = Served::start(engine, threads);
     let content = (0..size).map(|i| (i / 512 % 251) as u8).collect();
-    write(&served.door, 0, content).recv().unwrap().unwrap();
+    write(&served.submissions, 0, content).recv().unwrap().unwrap();
     let mounted = Mounted { dir, served: Some(served), requests, landings, mount: Some(mount) };
     mounted.asked();
     Some(mounted)
@@ -78,7 +78,7 @@ fn mount_at(
     mountpoint: &Path,
     size: usize,
     read_only: bool,
-) -> Result<(Mount, desk::Mounted), MountError> {
+) -> Result<(Mount, mount_table::Mounted), MountError> {
     let size_bytes = size as u64;
     let access = &Access::default();
     let parts = Parts::default();
@@ -430,9 +430,9 @@ fn serves_a_device() {
     }
     let size = 8 * MIB as u64;
     let mut engine = mirror(&dir, 1, size, REQUEST_BYTES);
-    let (server, desk) = Server::new(512).unwrap();
+    let (server, mount_table) = Server::new(512).unwrap();
     let tree = Tree::new(vec![("a0".into(), size)], false);
-    desk.add(0, desk::Mounted { device, tree, mountpoint: PathBuf::new() });
+    mount_table.add(0, mount_table::Mounted { device, tree, mountpoint: PathBuf::new() });
     engine.add_export(Box::new(server));
     engine.run().unwrap();
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use serde::{Deserialize, Serialize};
 
-use super::lobby::Origin;
+use super::handshakes::Origin;
 use super::session::{Progress, Session};
 use super::tls::{Opened, Tls};
 use crate::arena::Holder;

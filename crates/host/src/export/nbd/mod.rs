@@ -6,7 +6,7 @@
 mod certificates;
 mod connection;
 mod devices;
-mod lobby;
+mod handshakes;
 mod server;
 mod session;
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub use session::fuzz_session;
 
 pub(crate) use certificates::load;
 pub(crate) use devices::{Device, Devices};
-pub(crate) use lobby::Present;
+pub(crate) use handshakes::Present;
 #[cfg(test)]
 pub(crate) use server::Patience;
 pub(crate) use server::{Listener, Server};

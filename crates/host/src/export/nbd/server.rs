@@ -14,15 +14,15 @@ use rustls::ServerConfig;
 
 use super::connection::{Connection, Left, RECEIVE};
 use super::devices::Devices;
-use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin, Present};
+use super::handshakes::{HANDSHAKE_MILLIS, HandshakeQueue, Origin, Present};
 use super::session::Session;
 use crate::arena::MAX_CLIENTS;
-use crate::door::Done;
 use crate::driver::{Completion, Op};
 use crate::engine::FAREWELL;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::handover::{self, Handover};
+use crate::submission::Done;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 use slab::Slab;
@@ -95,7 +95,7 @@ pub(crate) struct Server {
     pub(crate) patience: Patience,
     listening: Vec<Listening>,
     connections: Slab<Connection>,
-    lobby: Lobby,
+    handshakes: HandshakeQueue,
     present: Present,
     /// Connections with something to do.
     busy: Vec<usize>,
@@ -105,7 +105,7 @@ pub(crate) struct Server {
     /// Name of the export.
     name: String,
     /// Clients left by the previous process, until the server starts.
-    guests: Vec<(OwnedFd, Left)>,
+    inherited: Vec<(OwnedFd, Left)>,
     /// Set while nothing is taken.
     held: bool,
     closing: bool,
@@ -140,8 +140,8 @@ impl Server {
     /// Takes in the clients that the previous process has left to the export of this name.
     pub(crate) fn inherit(&mut self, name: &str) {
         name.clone_into(&mut self.name);
-        let guests = handover::guests(name).into_iter();
-        self.guests = guests
+        let inherited = handover::guests(name).into_iter();
+        self.inherited = inherited
             .filter_map(|(socket, state)| Some((socket, serde_json::from_value(state).ok()?)))
             .collect();
     }
@@ -207,7 +207,7 @@ impl Server {
         }
         self.list(index);
         let until = core.now.plus_millis(self.patience.handshake);
-        if let Some(gone) = self.lobby.enter(index, origin, until) {
+        if let Some(gone) = self.handshakes.enter(index, origin, until) {
             self.hang_up(core, gone);
         }
     }
@@ -274,7 +274,7 @@ impl Server {
             self.connections[index].set_room(room);
             self.connections[index].advance(core);
             if self.connections[index].is_client() {
-                self.lobby.remove(index);
+                self.handshakes.remove(index);
                 self.present.enter(origin);
             }
         }
@@ -288,8 +288,8 @@ impl Export for Server {
         for index in 0..self.listening.len() {
             self.accept(core, index);
         }
-        for guest in std::mem::take(&mut self.guests) {
-            self.welcome(core, guest);
+        for client in std::mem::take(&mut self.inherited) {
+            self.welcome(core, client);
         }
     }
 
@@ -341,7 +341,7 @@ impl Export for Server {
                     self.present.leave(connection.origin);
                 }
                 connection.dissolve(core);
-                self.lobby.remove(index);
+                self.handshakes.remove(index);
             }
         }
         if !self.leaving.is_empty() {
@@ -352,7 +352,7 @@ impl Export for Server {
     fn deadline(&self) -> Option<Instant> {
         let retries = self.listening.iter().filter_map(|listening| listening.retry_at);
         let leaving = self.leaving.iter().filter_map(|leaving| leaving.give_up_at);
-        retries.chain(leaving).chain(self.lobby.deadline()).min()
+        retries.chain(leaving).chain(self.handshakes.deadline()).min()
     }
 
     /// Tries again to accept where that is due, and disconnects clients whose handshake takes too
@@ -363,7 +363,7 @@ impl Export for Server {
                 self.accept(core, index);
             }
         }
-        while let Some(index) = self.lobby.overdue(core.now) {
+        while let Some(index) = self.handshakes.overdue(core.now) {
             self.hang_up(core, index);
         }
         let due = |at: &mut Instant| *at <= core.now;

@@ -17,9 +17,9 @@ use super::server::Server;
 use super::table::Table;
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
-use crate::engine::annexes::Annexes;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
+use crate::engine::scattered::ScatteredRanges;
 use crate::lock::LockedFile;
 use crate::token::{ExportId, ExportToken, Owner};
 
@@ -94,7 +94,7 @@ impl World {
         let mut server = Server::new(locked, table, shape, std::sync::Arc::clone(&failed));
         let arena = Arena::new(0, request_bytes).unwrap();
         let driver = Driver::threads(arena.memory()).unwrap();
-        let mut core = Core::new(arena, driver, Annexes::default());
+        let mut core = Core::new(arena, driver, ScatteredRanges::default());
         server.start(&mut core, ExportId(0));
         Self { core, server, machine: Taken::default(), device, failed }
     }

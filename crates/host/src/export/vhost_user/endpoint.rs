@@ -9,10 +9,10 @@ use braid_array::{Request, RequestError};
 
 use super::chain::Broken;
 use super::device::{Device, MAX_RINGS};
+use super::endpoint_messages::{EndpointMessage, Opened};
 use super::jobs::{Finished, Jobs, Origin, tell};
 use super::request::{Ask, Asked, Limits, Status, copy_in};
 use super::ring::Ring;
-use super::says::{Opened, Say};
 use super::windows::Windows;
 use crate::engine::core::Core;
 use crate::token::ExportId;
@@ -93,10 +93,15 @@ impl Endpoint {
     }
 
     /// Handles a message of the front end.
-    pub(super) fn hear(&mut self, core: &mut Core, say: Say, watches: &mut Vec<Watch>) {
-        match say {
-            Say::Here(user) => self.user = Some(user),
-            Say::Memory(guest) => {
+    pub(super) fn hear(
+        &mut self,
+        core: &mut Core,
+        message: EndpointMessage,
+        watches: &mut Vec<Watch>,
+    ) {
+        match message {
+            EndpointMessage::Here(user) => self.user = Some(user),
+            EndpointMessage::Memory(guest) => {
                 self.windows = Arc::new(Windows::of(core.arena.memory(), &guest));
                 for seat in self.seats.iter_mut().flatten() {
                     if let Err(broken) = seat.ring.move_to(Arc::clone(&guest)) {
@@ -104,25 +109,25 @@ impl Endpoint {
                     }
                 }
             }
-            Say::Start { ring, opened } => self.start(core, ring, *opened, watches),
-            Say::Enable { ring, on } => {
+            EndpointMessage::Start { ring, opened } => self.start(core, ring, *opened, watches),
+            EndpointMessage::Enable { ring, on } => {
                 if let Some(seat) = &mut self.seats[ring] {
                     seat.enabled = on;
                 }
             }
-            Say::Call { ring, call } => {
+            EndpointMessage::Call { ring, call } => {
                 if let Some(seat) = &mut self.seats[ring] {
                     seat.call = call;
                     seat.owed = true;
                 }
             }
-            Say::Stop { ring, done } => {
+            EndpointMessage::Stop { ring, done } => {
                 if let Some(seat) = &mut self.seats[ring] {
                     seat.stopping = Some(done);
                     watches.push(Watch::End { ring });
                 }
             }
-            Say::Gone { done } => {
+            EndpointMessage::Gone { done } => {
                 let served = (0..MAX_RINGS).filter(|ring| self.seats[*ring].is_some());
                 watches.extend(served.map(|ring| Watch::End { ring }));
                 self.gone = Some(done);

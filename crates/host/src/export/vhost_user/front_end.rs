@@ -19,10 +19,10 @@ use vhost::vhost_user::{
 use vm_memory::FileOffset;
 
 use super::device::{Device, MAX_RINGS, feature};
+use super::endpoint_messages::{EndpointMailbox, EndpointMessage, Opened};
 use super::inflight::{Notes, Region, ring_bytes};
 use super::memory::{MAX_REGIONS, Table};
 use super::ring::{MAX_SIZE, Ring, Setup};
-use super::says::{Opened, Say, Says};
 use crate::mailbox::ReceiverGone;
 
 /// Settings of a ring.
@@ -43,7 +43,7 @@ struct Vring {
 #[derive(Debug)]
 pub(super) struct FrontEnd {
     device: Arc<Device>,
-    says: Says,
+    says: EndpointMailbox,
     features: u64,
     table: Table,
     notes: Option<Notes>,
@@ -51,7 +51,7 @@ pub(super) struct FrontEnd {
 }
 
 impl FrontEnd {
-    pub(super) fn new(device: Arc<Device>, says: Says) -> Self {
+    pub(super) fn new(device: Arc<Device>, says: EndpointMailbox) -> Self {
         let vrings = (0..device.rings).map(|_| Vring::default()).collect();
         Self { device, says, features: 0, table: Table::default(), notes: None, vrings }
     }
@@ -61,8 +61,8 @@ impl FrontEnd {
         self.vrings.get_mut(index).ok_or(Error::InvalidParam)
     }
 
-    fn say(&self, say: Say) -> Result<()> {
-        self.says.send(say).map_err(ended)
+    fn message(&self, message: EndpointMessage) -> Result<()> {
+        self.says.send(message).map_err(ended)
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -98,7 +98,7 @@ impl FrontEnd {
             flushes: self.has(feature::FLUSH),
         });
         self.vrings[index].started = true;
-        self.say(Say::Start { ring: index, opened })
+        self.message(EndpointMessage::Start { ring: index, opened })
     }
 
     /// Waits until a ring is not served any more.
@@ -106,7 +106,7 @@ impl FrontEnd {
         if self.vrings[index].started {
             let base = self
                 .says
-                .ask(Duration::MAX, |done| Say::Stop { ring: index, done })
+                .ask(Duration::MAX, |done| EndpointMessage::Stop { ring: index, done })
                 .map_err(ended)?;
             self.vrings[index].base = base;
             self.vrings[index].started = false;
@@ -117,7 +117,7 @@ impl FrontEnd {
     fn set_table(&mut self, table: Table) -> Result<()> {
         let guest = Arc::clone(table.guest());
         self.table = table;
-        self.say(Say::Memory(guest))
+        self.message(EndpointMessage::Memory(guest))
     }
 }
 
@@ -239,7 +239,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
         vring.call = call;
         if vring.started {
             let call = vring.call.as_ref().map(File::try_clone).transpose().map_err(system)?;
-            self.say(Say::Call { ring, call })?;
+            self.message(EndpointMessage::Call { ring, call })?;
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
         let vring = self.vring(index)?;
         vring.enabled = enable;
         if vring.started {
-            self.say(Say::Enable { ring: index as usize, on: enable })?;
+            self.message(EndpointMessage::Enable { ring: index as usize, on: enable })?;
         }
         Ok(())
     }

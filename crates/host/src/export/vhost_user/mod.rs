@@ -7,7 +7,7 @@
 //! server of a front end can do them again. None of them does any I/O but on mapped memory, and
 //! none trusts it. [`device`] has the properties that a guest sees.
 //!
-//! Around it, [`reception`] accepts front ends: each socket has a thread, on which [`front_end`]
+//! Around it, [`front_ends`] accepts front ends: each socket has a thread, on which [`front_end`]
 //! follows the protocol (the crate `vhost` reads its messages, and waits for them), and tells the
 //! engine by [`says`]. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data
 //! and make requests, and [`server`] watches the kicks.
@@ -18,15 +18,15 @@
 mod chain;
 mod device;
 mod endpoint;
+mod endpoint_messages;
 mod front_end;
+mod front_end_thread;
 mod fuzz;
 mod inflight;
 mod jobs;
 mod memory;
-mod reception;
 mod request;
 mod ring;
-mod says;
 mod server;
 #[cfg(test)]
 mod tests;

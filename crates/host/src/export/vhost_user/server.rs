@@ -12,8 +12,8 @@ use slab::Slab;
 
 use super::device::{Device, MAX_RINGS};
 use super::endpoint::{Endpoint, Watch};
-use super::reception::Reception;
-use super::says::{Say, Says};
+use super::endpoint_messages::{EndpointMailbox, EndpointMessage};
+use super::front_end_thread::FrontEndThread;
 use crate::driver::{Completion, Op};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
@@ -21,22 +21,22 @@ use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 
 /// Kinds of tokens: a message of an endpoint's thread, or a kick of a guest.
-const SAID: u8 = 0;
+const MESSAGE: u8 = 0;
 const KICK: u8 = 1;
 
 /// A socket, and the thread behind it.
 #[derive(Debug)]
-struct Door {
-    reception: Arc<Reception>,
-    says: Receiver<Say>,
+struct ServedSocket {
+    front_ends: Arc<FrontEndThread>,
+    says: Receiver<EndpointMessage>,
     wake: Arc<OwnedFd>,
     /// Index of the watched kick, by ring.
     watched: Vec<Option<usize>>,
 }
 
-impl Drop for Door {
+impl Drop for ServedSocket {
     fn drop(&mut self) {
-        self.reception.close();
+        self.front_ends.close();
     }
 }
 
@@ -53,7 +53,7 @@ struct Kick {
 pub(crate) struct Server {
     id: ExportId,
     device: Arc<Device>,
-    doors: Vec<Door>,
+    sockets: Vec<ServedSocket>,
     /// One endpoint for each socket, from the start on.
     endpoints: Vec<Endpoint>,
     kicks: Slab<Kick>,
@@ -63,10 +63,10 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(device: Device) -> Self {
         let device = Arc::new(device);
-        let doors = Vec::new();
+        let sockets = Vec::new();
         let endpoints = Vec::new();
         let kicks = Slab::new();
-        Self { id: ExportId(0), device, doors, endpoints, kicks, closing: false }
+        Self { id: ExportId(0), device, sockets, endpoints, kicks, closing: false }
     }
 
     /// Accepts front ends from now on; their requests wait for the engine.
@@ -78,24 +78,24 @@ impl Server {
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, says) = mpsc::channel();
         listener.set_nonblocking(false)?;
-        let reception = Arc::new(Reception::new(listener));
-        let to_us = Says::new(sender, Arc::clone(&wake));
-        Arc::clone(&reception).run(Arc::clone(&self.device), to_us)?;
-        self.doors.push(Door { reception, says, wake, watched: vec![None; MAX_RINGS] });
+        let front_ends = Arc::new(FrontEndThread::new(listener));
+        let to_us = EndpointMailbox::new(sender, Arc::clone(&wake));
+        Arc::clone(&front_ends).run(Arc::clone(&self.device), to_us)?;
+        self.sockets.push(ServedSocket { front_ends, says, wake, watched: vec![None; MAX_RINGS] });
         Ok(())
     }
 
     fn await_said(&self, core: &mut Core, index: usize) {
-        let token = Token::Export(self.id, ExportToken { kind: SAID, index });
-        core.driver.start(token, Op::Readable { file: Arc::clone(&self.doors[index].wake) });
+        let token = Token::Export(self.id, ExportToken { kind: MESSAGE, index });
+        core.driver.start(token, Op::Readable { file: Arc::clone(&self.sockets[index].wake) });
     }
 
     fn hear(&mut self, core: &mut Core, index: usize) {
-        let _ = rustix::io::read(self.doors[index].wake.as_fd(), &mut [0; 8]);
+        let _ = rustix::io::read(self.sockets[index].wake.as_fd(), &mut [0; 8]);
         self.await_said(core, index);
-        while let Ok(say) = self.doors[index].says.try_recv() {
+        while let Ok(message) = self.sockets[index].says.try_recv() {
             let mut watches = Vec::new();
-            self.endpoints[index].hear(core, say, &mut watches);
+            self.endpoints[index].hear(core, message, &mut watches);
             for watch in watches {
                 match watch {
                     Watch::Begin { ring, kick } => self.watch(core, index, ring, kick),
@@ -107,20 +107,20 @@ impl Server {
 
     fn watch(&mut self, core: &mut Core, endpoint: usize, ring: usize, file: Arc<OwnedFd>) {
         let index = self.kicks.insert(Kick { endpoint, ring });
-        self.doors[endpoint].watched[ring] = Some(index);
+        self.sockets[endpoint].watched[ring] = Some(index);
         let token = Token::Export(self.id, ExportToken { kind: KICK, index });
         core.driver.start(token, Op::Readable { file });
     }
 
     fn unwatch(&mut self, core: &mut Core, endpoint: usize, ring: usize) {
-        if let Some(index) = self.doors[endpoint].watched[ring].take() {
+        if let Some(index) = self.sockets[endpoint].watched[ring].take() {
             core.driver.cancel(Token::Export(self.id, ExportToken { kind: KICK, index }));
         }
     }
 
     fn kicked(&mut self, core: &mut Core, index: usize) {
         let Kick { endpoint, ring } = self.kicks.remove(index);
-        let watched = &mut self.doors[endpoint].watched[ring];
+        let watched = &mut self.sockets[endpoint].watched[ring];
         if *watched != Some(index) {
             return;
         }
@@ -134,7 +134,7 @@ impl Server {
 impl Export for Server {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
-        for index in 0..self.doors.len() {
+        for index in 0..self.sockets.len() {
             self.endpoints.push(Endpoint::new(id, index, Arc::clone(&self.device)));
             self.await_said(core, index);
         }
@@ -143,8 +143,8 @@ impl Export for Server {
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
         let Completion { token: ExportToken { kind, index }, .. } = completion;
         match kind {
-            SAID if self.closing => {}
-            SAID => self.hear(core, index),
+            MESSAGE if self.closing => {}
+            MESSAGE => self.hear(core, index),
             _ => self.kicked(core, index),
         }
     }
@@ -191,14 +191,14 @@ impl Export for Server {
     /// memory tells which requests were answered: the crate that follows the protocol cannot begin
     /// in the middle of it.
     fn leave(&mut self) {
-        self.doors.iter().for_each(|door| door.reception.leave());
+        self.sockets.iter().for_each(|socket| socket.front_ends.leave());
     }
 
     fn close(&mut self, core: &mut Core) {
         self.closing = true;
-        for index in 0..self.doors.len() {
-            self.doors[index].reception.close();
-            core.driver.cancel(Token::Export(self.id, ExportToken { kind: SAID, index }));
+        for index in 0..self.sockets.len() {
+            self.sockets[index].front_ends.close();
+            core.driver.cancel(Token::Export(self.id, ExportToken { kind: MESSAGE, index }));
             self.endpoints[index].close();
             (0..MAX_RINGS).for_each(|ring| self.unwatch(core, index, ring));
         }

@@ -33,7 +33,7 @@ use self::outbox::Outgoing;
 use crate::arena::Place;
 use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
 use crate::fabric::frame::Provider;
-use crate::fabric::greet::{Greeted, Greeter, Met, Says};
+use crate::fabric::greet::{Greeted, Greeter, Greeting, Met};
 use crate::fabric::tcp::connection;
 use crate::fabric::{Fabric, Network, Protection};
 use crate::system::{describe, refused_by_system};
@@ -157,8 +157,9 @@ impl Ofi {
         })?;
         let provider = info.provider();
         let has_ip = info.has_ip();
-        let says = Says::new(network, provider.clone().into_bytes());
-        let greeter = Greeter::new(says, listener).map_err(|error| refused_by_system(&error))?;
+        let greeting = Greeting::new(network, provider.clone().into_bytes());
+        let greeter =
+            Greeter::new(greeting, listener).map_err(|error| refused_by_system(&error))?;
         let wake = Arc::clone(greeter.wake());
         let arenas = Mutex::default();
         Ok(Self {

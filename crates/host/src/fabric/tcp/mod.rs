@@ -20,7 +20,7 @@ use self::connection::Connection;
 use self::output::Frame;
 use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
-use crate::fabric::greet::{Greeted, Greeter, Met, Says};
+use crate::fabric::greet::{Greeted, Greeter, Greeting, Met};
 use crate::fabric::{Fabric, Network, Protection};
 use crate::heap;
 use crate::system::describe;
@@ -71,7 +71,7 @@ impl Tcp {
             .collect();
         Ok(Self {
             place,
-            greeter: Greeter::new(Says::new(network, Vec::new()), listener)?,
+            greeter: Greeter::new(Greeting::new(network, Vec::new()), listener)?,
             connections: Slab::default(),
             peers: BTreeMap::new(),
             next_accepted: PeerId::FIRST_ACCEPTED,

@@ -1,6 +1,6 @@
 //! Clients with the key of one array alone.
 
-use super::strangers::{goes_on, greets, message, says_in_vain, says_with};
+use super::strangers::{goes_on, greeting_with, greets, message, says_in_vain};
 use super::*;
 use crate::fabric::greet::connect;
 
@@ -29,7 +29,7 @@ fn a_node_knows_to_which_array_a_key_is_limited() {
     let mut side = KEYED.side(true);
     for array in [Some(ARRAY), None, Some([8; 16])] {
         let key = array.map_or_else(cluster, |array| cluster().limited_to(array));
-        let mut greeted = greets(&mut side, says_with(Some(key))).unwrap();
+        let mut greeted = greets(&mut side, greeting_with(Some(key))).unwrap();
         assert_eq!(greeted.limit, None, "nodes are not");
         let sealed = greeted.seals.as_mut().unwrap().out.close(b"!");
         message(&mut greeted.stream, &sealed);
@@ -45,7 +45,7 @@ fn a_node_knows_to_which_array_a_key_is_limited() {
 fn the_key_of_an_array_of_another_cluster_gets_nobody_in() {
     let mut side = KEYED.side(true);
     let key = Key::of([2; KEY_BYTES]).limited_to(ARRAY);
-    let error = greets(&mut side, says_with(Some(key))).unwrap_err();
+    let error = greets(&mut side, greeting_with(Some(key))).unwrap_err();
     let expected = "has another cluster key than the one that this array's key is derived from; \
                     derive it with `braid key derive` from the cluster key of the nodes";
     assert_eq!(error, expected);
@@ -79,8 +79,8 @@ fn nobody_becomes_another_on_the_way() {
     let mut side = KEYED.side(true);
     for change in changes {
         let address = meddling(side.address.clone(), change);
-        let says = says_with(Some(cluster().limited_to(ARRAY)));
-        let dial = std::thread::spawn(move || connect(&address, &says));
+        let greeting = greeting_with(Some(cluster().limited_to(ARRAY)));
+        let dial = std::thread::spawn(move || connect(&address, &greeting));
         while !dial.is_finished() {
             side.turn(Duration::from_millis(1));
         }
@@ -95,7 +95,7 @@ fn the_key_of_one_array_is_not_that_of_another() {
     let mut side = KEYED.side(true);
     let own = cluster().limited_to([8; 16]);
     for key in [own.said_of(ARRAY), cluster().said_of(ARRAY), Key::of(*own.bytes())] {
-        let error = greets(&mut side, says_with(Some(key))).unwrap_err();
+        let error = greets(&mut side, greeting_with(Some(key))).unwrap_err();
         assert!(error.starts_with("has another cluster key"), "{error}");
     }
     goes_on(side);

@@ -3,27 +3,27 @@
 use std::io::ErrorKind;
 
 use super::*;
-use crate::fabric::greet::{Greeted, Says, connect};
+use crate::fabric::greet::{Greeted, Greeting, connect};
 use crate::fabric::seal::SEAL_BYTES;
 
 const KEYED: Make = Make { keyed: true, ..PLAIN };
 
-fn says(key: Option<u8>) -> Says {
-    says_with(key.map(|byte| Key::of([byte; KEY_BYTES])))
+fn greeting(key: Option<u8>) -> Greeting {
+    greeting_with(key.map(|byte| Key::of([byte; KEY_BYTES])))
 }
 
-pub(super) fn says_with(key: Option<Key>) -> Says {
-    Says::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
+pub(super) fn greeting_with(key: Option<Key>) -> Greeting {
+    Greeting::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
 }
 
 /// Connects with this key, while the side goes on.
 fn greeted(side: &mut Side, key: Option<u8>) -> Result<Greeted, String> {
-    greets(side, says(key))
+    greets(side, greeting(key))
 }
 
-pub(super) fn greets(side: &mut Side, says: Says) -> Result<Greeted, String> {
+pub(super) fn greets(side: &mut Side, greeting: Greeting) -> Result<Greeted, String> {
     let address = side.address.clone();
-    let dial = std::thread::spawn(move || connect(&address, &says));
+    let dial = std::thread::spawn(move || connect(&address, &greeting));
     while !dial.is_finished() {
         side.turn(Duration::from_millis(1));
     }
@@ -80,7 +80,7 @@ fn a_node_that_dies_in_the_handshake_is_not_said_to_have_another_key() {
         // All that is said to it, so that the end is an end and no reset.
         stream.read_exact(&mut vec![0; hello.encode().len() + 48]).unwrap();
     });
-    let error = connect(&address, &says(Some(1))).unwrap_err().to_string();
+    let error = connect(&address, &greeting(Some(1))).unwrap_err().to_string();
     dies.join().unwrap();
     assert_eq!(error, "ends the connection during the handshake; try again");
 }
@@ -140,7 +140,7 @@ fn a_recorded_proof_gets_nobody_in() {
             node.write_all(&some[..got]).unwrap();
         }
     });
-    let dial = std::thread::spawn(move || connect(&address, &says(Some(1))).unwrap());
+    let dial = std::thread::spawn(move || connect(&address, &greeting(Some(1))).unwrap());
     while !dial.is_finished() {
         side.turn(Duration::from_millis(1));
     }

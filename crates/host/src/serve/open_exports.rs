@@ -13,8 +13,8 @@ use super::part::Extent;
 use super::sockets::{Disk, Sockets};
 use super::{ExportSpec, Facts, Place};
 use crate::control::{Shown, SocketFile};
-use crate::engine::annexes::Annexes;
-use crate::engine::exports::ExportsDoor;
+use crate::engine::exports::ExportQueue;
+use crate::engine::scattered::ScatteredRanges;
 use crate::export::nbd::Device;
 use crate::export::{fuse, ublk, vhost_user};
 use crate::handover::Handover;
@@ -50,7 +50,7 @@ enum Stand {
 
 /// The exports of an array.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct OpenExports {
     name: String,
     run_dir: PathBuf,
     facts: Facts,
@@ -62,14 +62,14 @@ pub(super) struct Doors {
     /// Parts on the array, once they were searched for.
     parts: Option<Vec<ServedPart>>,
     /// Addresses of parts in several pieces.
-    annexes: Annexes,
+    scattered: ScatteredRanges,
     /// Mount table, from the first mount on.
-    desk: Option<fuse::Desk>,
+    mount_table: Option<fuse::MountTable>,
     /// The engine runs.
     started: bool,
 }
 
-impl Doors {
+impl OpenExports {
     /// Creates the list, still empty, for the array of this name; with its parts, where they are
     /// known.
     pub(super) fn new(
@@ -78,7 +78,7 @@ impl Doors {
         facts: Facts,
         most_mounts: u32,
         parts: Option<Vec<ServedPart>>,
-        annexes: Annexes,
+        scattered: ScatteredRanges,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -89,8 +89,8 @@ impl Doors {
             shown: Shown::default(),
             sockets: Sockets::default(),
             parts,
-            annexes,
-            desk: None,
+            scattered,
+            mount_table: None,
             started: false,
         }
     }
@@ -139,8 +139,8 @@ impl Doors {
                 self.sockets.add_parts(disk, named.collect());
             }
             Stand::Mount { number, .. } => {
-                if let Some(desk) = &self.desk {
-                    desk.show(*number, self.mounted_parts());
+                if let Some(mount_table) = &self.mount_table {
+                    mount_table.show(*number, self.mounted_parts());
                 }
             }
             _ => {}
@@ -153,7 +153,7 @@ impl Doors {
 
     fn shown_parts(&self) -> Vec<contents::Shown> {
         let parts = self.parts.as_deref().unwrap_or_default();
-        contents::shown(parts, self.facts.size_bytes, &self.annexes)
+        contents::shown(parts, self.facts.size_bytes, &self.scattered)
     }
 
     /// All of the array that can be asked for.
@@ -285,16 +285,16 @@ impl Doors {
             fuse::Setup { name, mountpoint, size_bytes, block_bytes, parts, read_only, access };
         let error = |e: fuse::MountError| Refusal::new(format!("{spec}: {}", e.reason), e.next);
         let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
-        let desk = match &mut self.desk {
-            Some(desk) => desk,
+        let mount_table = match &mut self.mount_table {
+            Some(mount_table) => mount_table,
             none => {
-                let (server, desk) =
+                let (server, mount_table) =
                     fuse::Server::new(block_bytes).map_err(|error| refused_by_system(&error))?;
                 enter(Box::new(server))?;
-                none.insert(desk)
+                none.insert(mount_table)
             }
         };
-        desk.add(number, mounted);
+        mount_table.add(number, mounted);
         Ok(Stand::Mount { number, mount: Some(mount) })
     }
 
@@ -369,7 +369,7 @@ impl Doors {
     }
 
     /// Returns the users of one export.
-    pub(super) fn users_of(&self, at: usize, exports: &ExportsDoor) -> Vec<User> {
+    pub(super) fn users_of(&self, at: usize, exports: &ExportQueue) -> Vec<User> {
         match &self.open[at].stand {
             Stand::Disk(disk) => self.sockets.users(disk, exports),
             Stand::Guest { id, .. } => exports.clients(*id, None),
@@ -382,7 +382,7 @@ impl Doors {
         &mut self,
         at: usize,
         force: bool,
-        exports: &ExportsDoor,
+        exports: &ExportQueue,
     ) -> Result<(), Refusal> {
         match &mut self.open[at].stand {
             Stand::Disk(disk) => self.sockets.remove(disk, exports),
@@ -393,8 +393,8 @@ impl Doors {
             }
             Stand::Mount { number, mount } => {
                 unmount(mount, force)?;
-                if let Some(desk) = &self.desk
-                    && !desk.remove(*number)
+                if let Some(mount_table) = &self.mount_table
+                    && !mount_table.remove(*number)
                 {
                     let reason = "a member does not answer what was asked over it";
                     let next = "see the state of the members, and try again";

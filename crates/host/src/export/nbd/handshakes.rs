@@ -11,7 +11,7 @@ use rustix::net::{getpeername, sockopt};
 /// A handshake that has not ended by then is not going to.
 pub(super) const HANDSHAKE_MILLIS: u64 = 10_000;
 /// Handshakes at the same time.
-const MAX_GUESTS: usize = 16;
+const MAX_HANDSHAKES: usize = 16;
 
 /// Origin of a client, by which room is shared: a user of this machine, or another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Origin {
 }
 
 #[derive(Debug)]
-struct Guest {
+struct Handshake {
     connection: usize,
     origin: Origin,
     until: Instant,
@@ -47,9 +47,9 @@ struct Guest {
 /// out a connection whose time is over. When there are too many, the origin with the most of them
 /// loses its oldest.
 #[derive(Debug, Default)]
-pub(super) struct Lobby(VecDeque<Guest>);
+pub(super) struct HandshakeQueue(VecDeque<Handshake>);
 
-impl Lobby {
+impl HandshakeQueue {
     /// Lets a connection in. Returns the connection to disconnect for it, if the queue is full: the
     /// oldest one of the origin with the most connections. So a crowd makes room for itself.
     pub(super) fn enter(
@@ -59,32 +59,34 @@ impl Lobby {
         until: Instant,
     ) -> Option<usize> {
         let mut gone = None;
-        if self.0.len() >= MAX_GUESTS {
-            let crowd = |of: Origin| self.0.iter().filter(|guest| guest.origin == of).count();
+        if self.0.len() >= MAX_HANDSHAKES {
+            let crowd =
+                |of: Origin| self.0.iter().filter(|handshake| handshake.origin == of).count();
             let oldest_first = (0..self.0.len()).rev();
             let index = oldest_first.max_by_key(|&index| crowd(self.0[index].origin));
-            gone = index.and_then(|index| self.0.remove(index)).map(|guest| guest.connection);
+            gone =
+                index.and_then(|index| self.0.remove(index)).map(|handshake| handshake.connection);
         }
-        self.0.push_back(Guest { connection, origin, until });
+        self.0.push_back(Handshake { connection, origin, until });
         gone
     }
 
     /// Removes a connection that has come to commands, or is over. Does nothing if it is not in the
     /// queue.
     pub(super) fn remove(&mut self, connection: usize) {
-        self.0.retain(|guest| guest.connection != connection);
+        self.0.retain(|handshake| handshake.connection != connection);
     }
 
     /// Returns the time at which the oldest handshake is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.0.front().map(|guest| guest.until)
+        self.0.front().map(|handshake| handshake.until)
     }
 
     /// Takes out a connection whose time is over.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<usize> {
-        let due = self.0.front().is_some_and(|guest| guest.until <= now);
-        let guest = if due { self.0.pop_front() } else { None };
-        guest.map(|guest| guest.connection)
+        let due = self.0.front().is_some_and(|handshake| handshake.until <= now);
+        let handshake = if due { self.0.pop_front() } else { None };
+        handshake.map(|handshake| handshake.connection)
     }
 }
 
@@ -123,20 +125,20 @@ mod tests {
     #[test]
     fn a_crowd_makes_room_for_itself() {
         let machine = |last| Origin::Machine(IpAddr::from([10, 0, 0, last]));
-        let mut lobby = Lobby::default();
-        assert_eq!(lobby.enter(100, machine(1), Instant(5)), None);
+        let mut handshakes = HandshakeQueue::default();
+        assert_eq!(handshakes.enter(100, machine(1), Instant(5)), None);
         for connection in 0..15 {
-            assert_eq!(lobby.enter(connection, machine(2), Instant(6)), None);
+            assert_eq!(handshakes.enter(connection, machine(2), Instant(6)), None);
         }
         for connection in 15..1000 {
-            let gone = lobby.enter(connection, machine(2), Instant(6));
+            let gone = handshakes.enter(connection, machine(2), Instant(6));
             assert_eq!(gone, Some(connection - 15), "the oldest of the crowd");
         }
-        assert_eq!(lobby.deadline(), Some(Instant(5)));
-        assert_eq!(lobby.overdue(Instant(4)), None);
-        assert_eq!(lobby.overdue(Instant(5)), Some(100));
-        assert_eq!(lobby.overdue(Instant(5)), None);
-        lobby.remove(985);
-        assert_eq!(lobby.overdue(Instant(6)), Some(986));
+        assert_eq!(handshakes.deadline(), Some(Instant(5)));
+        assert_eq!(handshakes.overdue(Instant(4)), None);
+        assert_eq!(handshakes.overdue(Instant(5)), Some(100));
+        assert_eq!(handshakes.overdue(Instant(5)), None);
+        handshakes.remove(985);
+        assert_eq!(handshakes.overdue(Instant(6)), Some(986));
     }
 }

@@ -101,11 +101,11 @@ pub enum Message {
 
 /// A handle to the engine; clone it freely.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct SubmissionQueue {
     mailbox: Mailbox<Message>,
 }
 
-impl Door {
+impl SubmissionQueue {
     /// Creates the sending side: messages go into `sender`, and `wake`, an eventfd, is then
     /// signalled.
     #[must_use]

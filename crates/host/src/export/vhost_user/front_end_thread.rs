@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::device::Device;
+use super::endpoint_messages::{EndpointMailbox, EndpointMessage};
 use super::front_end::FrontEnd;
-use super::says::{Say, Says};
 use crate::mailbox::ReceiverGone;
 use crate::users::{Process, User};
 
@@ -24,13 +24,13 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// A socket for front ends. The thread that [`run`](Self::run) starts ends after
 /// [`close`](Self::close).
 #[derive(Debug)]
-pub(super) struct Reception {
+pub(super) struct FrontEndThread {
     listener: UnixListener,
     /// The connected front end; `Err` when no more are accepted.
     connected: Mutex<Result<Option<UnixStream>, ReceiverGone>>,
 }
 
-impl Reception {
+impl FrontEndThread {
     pub(super) const fn new(listener: UnixListener) -> Self {
         Self { listener, connected: Mutex::new(Ok(None)) }
     }
@@ -39,7 +39,11 @@ impl Reception {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn run(self: Arc<Self>, device: Arc<Device>, says: Says) -> io::Result<()> {
+    pub(super) fn run(
+        self: Arc<Self>,
+        device: Arc<Device>,
+        says: EndpointMailbox,
+    ) -> io::Result<()> {
         let run = move || while self.serve_next(&device, &says).is_ok() {};
         thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
     }
@@ -66,17 +70,17 @@ impl Reception {
         self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve_next(&self, device: &Arc<Device>, says: &Says) -> Result<(), ReceiverGone> {
+    fn serve_next(&self, device: &Arc<Device>, says: &EndpointMailbox) -> Result<(), ReceiverGone> {
         let stream = self.accept()?;
         let user = Process::at_other_end(&stream).map_or(User::Unseen, User::Process);
         tracing::info!(array = device.name, "vhost-user: {user} has connected");
-        says.send(Say::Here(user.clone()))?;
+        says.send(EndpointMessage::Here(user.clone()))?;
         let reason = self.serve(device, says, stream);
         if let Ok(stream) = &mut *self.connected() {
             *stream = None;
         }
         // The next one may have the same memory: nothing of this one may be under way then.
-        says.ask(Duration::MAX, |done| Say::Gone { done })?;
+        says.ask(Duration::MAX, |done| EndpointMessage::Gone { done })?;
         match reason {
             Error::Disconnected => {
                 tracing::info!(array = device.name, "vhost-user: {user} has gone");
@@ -107,7 +111,7 @@ impl Reception {
     }
 
     /// Handles messages of a front end until its connection ends; returns the reason.
-    fn serve(&self, device: &Arc<Device>, says: &Says, stream: UnixStream) -> Error {
+    fn serve(&self, device: &Arc<Device>, says: &EndpointMailbox, stream: UnixStream) -> Error {
         let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
         let front_end = FrontEnd::new(Arc::clone(device), says.clone());
         let mut front_end = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(front_end)));

@@ -28,7 +28,7 @@ pub(crate) struct Mounted {
 
 /// A message to the server.
 #[derive(Debug)]
-pub(super) enum Say {
+pub(super) enum MountCommand {
     /// Serve a mount, under a number that no other has.
     Add { number: usize, mounted: Mounted },
     /// Show the parts of its file. `shown` is signalled once they are visible.
@@ -39,16 +39,16 @@ pub(super) enum Say {
 
 /// The sending side of the mount table, for other threads.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    mailbox: Mailbox<Say>,
+pub(crate) struct MountTable {
+    mailbox: Mailbox<MountCommand>,
 }
 
-impl Desk {
+impl MountTable {
     /// Creates both sides: messages sent here arrive at the receiver, and `wake` is signalled.
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(super) fn new() -> io::Result<(Self, Receiver<Say>, Arc<OwnedFd>)> {
+    pub(super) fn new() -> io::Result<(Self, Receiver<MountCommand>, Arc<OwnedFd>)> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, says) = mpsc::channel();
@@ -59,18 +59,18 @@ impl Desk {
     /// other has.
     pub(crate) fn add(&self, number: usize, mounted: Mounted) {
         // A server that is gone serves nothing.
-        let _ = self.mailbox.send(Say::Add { number, mounted });
+        let _ = self.mailbox.send(MountCommand::Add { number, mounted });
     }
 
     /// Makes a mount show the parts of its file. The parts are visible when this returns, unless
     /// the engine does not answer.
     pub(crate) fn show(&self, number: usize, parts: Parts) {
-        let _ = self.mailbox.ask(PATIENCE, |shown| Say::Show { number, parts, shown });
+        let _ = self.mailbox.ask(PATIENCE, |shown| MountCommand::Show { number, parts, shown });
     }
 
     /// Stops serving a mount; its remaining users get errors. The number is free when this returns
     /// true. Otherwise a member has not yet answered a request of the mount.
     pub(crate) fn remove(&self, number: usize) -> bool {
-        self.mailbox.ask(PATIENCE, |gone| Say::Remove { number, gone }).is_ok()
+        self.mailbox.ask(PATIENCE, |gone| MountCommand::Remove { number, gone }).is_ok()
     }
 }

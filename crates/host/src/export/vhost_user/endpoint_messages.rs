@@ -27,7 +27,7 @@ pub(super) struct Opened {
 
 /// A message to the engine.
 #[derive(Debug)]
-pub(super) enum Say {
+pub(super) enum EndpointMessage {
     /// A front end is there.
     Here(User),
     /// Requests that come lie in this memory.
@@ -56,4 +56,4 @@ pub(super) enum Say {
 }
 
 /// The way to the engine.
-pub(super) type Says = Mailbox<Say>;
+pub(super) type EndpointMailbox = Mailbox<EndpointMessage>;

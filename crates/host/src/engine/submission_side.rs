@@ -11,12 +11,12 @@ use braid_array::{
 };
 
 use crate::arena::Holder;
-use crate::door::{Done, Message};
 use crate::engine::core::Core;
 use crate::engine::exports::Exports;
 use crate::execute::Executor;
 use crate::fabric::Fabric;
 use crate::member::MemberFile;
+use crate::submission::{Done, Message};
 use crate::token::Owner;
 use braid_array::figures::Figures;
 use slab::Slab;
@@ -25,7 +25,7 @@ type Told = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), Refusal>>;
 
 /// Jobs and commands received through the submission queue.
-pub(crate) struct DoorSide {
+pub(crate) struct SubmissionSide {
     receiver: Receiver<Message>,
     /// The memory of its jobs.
     holder: Holder,
@@ -75,7 +75,7 @@ enum JobKind {
     },
 }
 
-impl DoorSide {
+impl SubmissionSide {
     pub(crate) fn new(receiver: Receiver<Message>, holder: Holder) -> Self {
         let jobs = Slab::default();
         let commands = Slab::default();
@@ -171,7 +171,7 @@ impl DoorSide {
         let kind = JobKind::Plain { done };
         let job = Asked { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
         let index = self.jobs.insert(job);
-        core.request(op, offset, len, Buf::default(), Owner::Door(index));
+        core.request(op, offset, len, Buf::default(), Owner::SubmissionQueue(index));
     }
 
     fn pieces(&mut self, kind: JobKind, offset: u64, len: u64) {
@@ -202,7 +202,7 @@ impl DoorSide {
                     }
                     _ => Op::Read,
                 };
-                core.request(op, job.next, len.into(), buf, Owner::Door(index));
+                core.request(op, job.next, len.into(), buf, Owner::SubmissionQueue(index));
                 job.next += u64::from(len);
                 job.pieces += 1;
             }

@@ -4,21 +4,21 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Annexes begin at multiples of this, so that blocks of the array are blocks in them.
+/// Multiple at which scattered ranges begin, so that blocks of the array are blocks in them.
 const ALIGN_BYTES: u64 = 1 << 20;
 
-/// The annexes of an array, opened once.
+/// The scattered ranges of an array, opened once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Annexes(Arc<OnceLock<Vec<Annex>>>);
+pub(crate) struct ScatteredRanges(Arc<OnceLock<Vec<ScatteredRange>>>);
 
 /// Bytes of the array, one piece after the other.
 #[derive(Debug)]
-struct Annex {
+struct ScatteredRange {
     start: u64,
     pieces: Vec<Range<u64>>,
 }
 
-/// Returns the start of an annex for each list of pieces, one behind the other, behind so many
+/// Returns the start of a range for each list of pieces, one behind the other, behind so many
 /// bytes of an array.
 pub(crate) fn starts<'a>(
     size_bytes: u64,
@@ -38,27 +38,28 @@ pub(crate) fn length(pieces: &[Range<u64>]) -> u64 {
     pieces.iter().map(|piece| piece.end - piece.start).sum()
 }
 
-impl Annexes {
-    /// Opens annexes at the places that [`starts`] chose. A second call changes nothing.
-    pub(crate) fn open(&self, annexes: impl IntoIterator<Item = (u64, Vec<Range<u64>>)>) {
-        let annexes = annexes.into_iter().map(|(start, pieces)| Annex { start, pieces });
+impl ScatteredRanges {
+    /// Opens ranges at the places that [`starts`] chose. A second call changes nothing.
+    pub(crate) fn open(&self, scattered: impl IntoIterator<Item = (u64, Vec<Range<u64>>)>) {
+        let scattered =
+            scattered.into_iter().map(|(start, pieces)| ScatteredRange { start, pieces });
         // They were opened before: by the same look at the array.
-        let _ = self.0.set(annexes.collect());
+        let _ = self.0.set(scattered.collect());
     }
 
-    /// Returns whether an offset lies at or behind the start of the first annex.
+    /// Returns whether an offset lies at or behind the start of the first range.
     pub(super) fn hold(&self, offset: u64) -> bool {
-        let first = self.0.get().and_then(|annexes| annexes.first());
-        first.is_some_and(|annex| annex.start <= offset)
+        let first = self.0.get().and_then(|scattered| scattered.first());
+        first.is_some_and(|range| range.start <= offset)
     }
 
-    /// Returns the places on the array of bytes of an annex, up to its end.
+    /// Returns the places on the array of bytes of a range, up to its end.
     pub(super) fn pieces(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
-        let annexes = self.0.get().map_or(&[][..], Vec::as_slice);
-        let after = annexes.partition_point(|annex| annex.start <= bytes.start);
-        let Some(annex) = annexes[..after].last() else { return Vec::new() };
-        let mut at = annex.start;
-        let cut = annex.pieces.iter().filter_map(|piece| {
+        let scattered = self.0.get().map_or(&[][..], Vec::as_slice);
+        let after = scattered.partition_point(|range| range.start <= bytes.start);
+        let Some(range) = scattered[..after].last() else { return Vec::new() };
+        let mut at = range.start;
+        let cut = range.pieces.iter().filter_map(|piece| {
             let begin = at;
             at += piece.end - piece.start;
             let from = bytes.start.max(begin);
@@ -80,11 +81,11 @@ mod tests {
         let volumes = [vec![4 * M..6 * M, M..2 * M], vec![8 * M..8 * M + 4096, 2 * M..3 * M]];
         let starts = starts(9 * M + 512, volumes.iter().map(Vec::as_slice));
         assert_eq!(starts, [10 * M, 13 * M]);
-        let annexes = Annexes::default();
-        assert!(!annexes.hold(10 * M) && annexes.pieces(&(10 * M..11 * M)).is_empty());
-        annexes.open(starts.iter().copied().zip(volumes.clone()));
-        assert!(annexes.hold(10 * M) && !annexes.hold(10 * M - 1));
-        let pieces = |from: u64, to: u64| annexes.pieces(&(from..to));
+        let scattered = ScatteredRanges::default();
+        assert!(!scattered.hold(10 * M) && scattered.pieces(&(10 * M..11 * M)).is_empty());
+        scattered.open(starts.iter().copied().zip(volumes.clone()));
+        assert!(scattered.hold(10 * M) && !scattered.hold(10 * M - 1));
+        let pieces = |from: u64, to: u64| scattered.pieces(&(from..to));
         assert_eq!(pieces(10 * M, 13 * M), volumes[0]);
         assert_eq!(pieces(11 * M, 11 * M + 512), [5 * M..5 * M + 512]);
         assert_eq!(pieces(12 * M - 512, 12 * M + 512), [6 * M - 512..6 * M, M..M + 512]);
