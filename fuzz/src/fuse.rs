@@ -2,8 +2,8 @@
 
 #![expect(clippy::host_endian_bytes, reason = "kernel and program are on one machine")]
 
-use braid_host::export::fuse::proto::{HEAD_BYTES, Operation, Request};
-use braid_host::export::fuse::{Ask, Outcome, Tree};
+use braid_host::export::fuse::proto::{FuseRequest, HEAD_BYTES, Operation};
+use braid_host::export::fuse::{FileOperation, FileOutcome, Tree};
 
 use crate::mutate::{Random, mutate};
 
@@ -38,17 +38,17 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 /// Whatever comes is refused, or asks for what there is.
 pub(crate) fn run(bytes: &[u8]) {
     let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
-    let Some(request) = Request::decode(head, rest) else { return };
+    let Some(request) = FuseRequest::decode(head, rest) else { return };
     for read_only in [false, true] {
         let tree = Tree::new(vec![("a0".into(), SIZE_BYTES)], read_only);
         match tree.take(&request) {
-            Outcome::Nothing => {}
-            Outcome::Answer(answer) => {
+            FileOutcome::Nothing => {}
+            FileOutcome::Answer(answer) => {
                 let mut out = Vec::new();
                 answer.encode(request.unique, &mut out);
                 assert!(out.len() >= 16 && out[8..16] == request.unique.to_ne_bytes());
             }
-            Outcome::Ask { file, ask } => {
+            FileOutcome::Ask { file, ask } => {
                 assert_eq!(file, 0, "there is no other");
                 check(&request, &ask, rest.len() as u64);
             }
@@ -56,10 +56,12 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-fn check(request: &Request, ask: &Ask, data_bytes: u64) {
+fn check(request: &FuseRequest, ask: &FileOperation, data_bytes: u64) {
     let range = match ask {
-        Ask::Read(range) | Ask::Write { range, .. } | Ask::Zero { range, .. } => range,
-        Ask::Flush => return,
+        FileOperation::Read(range)
+        | FileOperation::Write { range, .. }
+        | FileOperation::Zero { range, .. } => range,
+        FileOperation::Flush => return,
     };
     assert!(range.start < range.end && range.end <= SIZE_BYTES, "{range:?}");
     if let Operation::Write { .. } = request.operation {

@@ -1,6 +1,6 @@
 //! What a process says first.
 
-use braid_host::fabric::frame::{HELLO_BYTES, Hello, Kind, MAX_BLOB_BYTES};
+use braid_host::fabric::frame::{HELLO_BYTES, Hello, MAX_BLOB_BYTES, TransportKind};
 
 use crate::mutate::{Random, mutate};
 
@@ -9,7 +9,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
     let [keyed, encrypt, limited] = [(); 3].map(|()| random.below(2) == 0);
     let array = limited.then(|| [random.next() as u8; 16]);
     let blob = vec![b'x'; random.below(40)];
-    let mut bytes = Hello { kind: Kind::Tcp, keyed, encrypt, array, blob }.encode();
+    let mut bytes = Hello { kind: TransportKind::Tcp, keyed, encrypt, array, blob }.encode();
     if random.below(2) == 0 {
         mutate(random, &mut bytes, HELLO_BYTES);
     }
@@ -20,7 +20,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 pub(crate) fn run(bytes: &[u8]) {
     let Some((head, rest)) = bytes.split_first_chunk::<HELLO_BYTES>() else { return };
     for keyed in [false, true] {
-        let kind = Kind::Tcp;
+        let kind = TransportKind::Tcp;
         let blob = Vec::new();
         let ours = Hello { kind, keyed, encrypt: false, array: None, blob };
         let Ok(length) = ours.check(head) else { continue };

@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use braid_host::fabric::frame::{HELLO_BYTES, Header, Hello, Kind};
+use braid_host::fabric::frame::{FrameHeader, HELLO_BYTES, Hello, TransportKind};
 
 use crate::messages;
 use crate::mutate::{Random, mutate};
@@ -97,7 +97,7 @@ fn words(random: &mut Random) -> Vec<u8> {
     // Some say that they have the key of one array.
     let array = (random.below(2) == 0).then(|| [random.next() as u8; 16]);
     let mut bytes =
-        Hello { kind: Kind::Tcp, keyed, encrypt: false, array, blob: Vec::new() }.encode();
+        Hello { kind: TransportKind::Tcp, keyed, encrypt: false, array, blob: Vec::new() }.encode();
     if keyed {
         bytes.extend((0..48).map(|_| random.next() as u8));
     }
@@ -106,11 +106,11 @@ fn words(random: &mut Random) -> Vec<u8> {
     while let Some((len, tail)) = rest.split_first_chunk::<2>() {
         let len = usize::from(u16::from_le_bytes(*len)).min(tail.len());
         let (message, tail) = tail.split_at(len);
-        bytes.extend(Header::Message { bytes: message.len() as u32 }.encode());
+        bytes.extend(FrameHeader::Message { bytes: message.len() as u32 }.encode());
         bytes.extend(message);
         let put = noise(random);
         let to = random.next() >> random.below(64);
-        bytes.extend(Header::Put { bytes: put.len() as u32, to, imm: 1 }.encode());
+        bytes.extend(FrameHeader::Put { bytes: put.len() as u32, to, imm: 1 }.encode());
         bytes.extend(put);
         rest = tail;
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::host_endian_bytes, reason = "kernel and program are on one machine")]
 
-use braid_host::export::ublk::proto::{Ask, DESCRIPTOR_BYTES, Shape};
+use braid_host::export::ublk::proto::{DESCRIPTOR_BYTES, Shape, UblkRequest};
 
 use crate::mutate::Random;
 
@@ -25,7 +25,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 /// Whatever comes is refused, or asks for what there is.
 pub(crate) fn run(bytes: &[u8]) {
     let bytes: [u8; DESCRIPTOR_BYTES] = bytes.try_into().expect("of that length");
-    let Ok(Ask { op, range }) = Ask::decode(&bytes, &SHAPE) else { return };
+    let Ok(UblkRequest { op, range }) = UblkRequest::decode(&bytes, &SHAPE) else { return };
     if op == braid_array::Op::Flush {
         return assert!(range.is_empty());
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::{MAX_COLUMNS, at, children, numbered, read, report, root, sources, stem};
+use super::{MAX_COLUMNS, at, children, is, numbered, read, report, root, sources, stem};
 
 /// Levels of modules below `src` that the map lists: a module, and those within it.
 const LEVELS: usize = 2;
@@ -133,5 +133,29 @@ fn the_page_of_architecture_names_what_is_there() {
         }
     }
     assert!(count > 50, "{count} names");
+    findings.extend(unknown_words(&page, &text));
     report(&findings);
+}
+
+/// Names in code marks that no file knows which the same paragraph, or point of a list, names.
+fn unknown_words(page: &Path, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut folder = root();
+    for paragraph in text.replace("\n- ", "\n\n- ").split("\n\n") {
+        let marked: Vec<&str> = paragraph.split('`').skip(1).step_by(2).collect();
+        let mut sources = String::new();
+        for name in &marked {
+            let places = [root().join("crates").join(name), folder.join(name)];
+            let Some(found) = places.iter().find(|place| place.exists()) else { continue };
+            let file = found.is_file();
+            folder = if file { found.parent().expect("a folder") } else { found }.to_owned();
+            let files = if file { vec![found.clone()] } else { children(found) };
+            sources.extend(files.iter().filter(|path| is(path, "rs")).map(|path| read(path)));
+        }
+        let is_word = |name: &&&str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let unknown = |name: &&&str| !sources.is_empty() && !sources.contains(**name);
+        let unknown = marked.iter().filter(is_word).filter(unknown);
+        findings.extend(unknown.map(|name| at(page, 1, &format!("{name} is in no file beside"))));
+    }
+    findings
 }

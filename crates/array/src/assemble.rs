@@ -28,7 +28,7 @@ pub use described::{Described, DescribedMember};
 pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};
 pub(crate) use found_log::{geometry_of, shape_of};
 pub(crate) use lineage::{Lineage, lineage};
-pub use pieces::{Piece, Pieces};
+pub use pieces::{ArrayPiece, Pieces};
 pub use reshape::{Backup, BackupError, Halfway, ReadMember};
 pub use start_log::StartLog;
 pub use steps::decide;

@@ -33,7 +33,7 @@ use crate::name::NAME_BYTES;
 pub use error::CreateError;
 pub use logs::NewLog;
 pub(crate) use logs::least_journal_sectors;
-use places::{Places, bitmap_space, data_offset};
+use places::{DevicePlaces, bitmap_space, data_offset};
 
 /// Sectors reserved for the superblock and for the bad-block log, and their alignment.
 const AREA_SECTORS: u64 = 8;
@@ -123,7 +123,7 @@ impl NewArray {
         self.check(roles, spares)?;
         let devices = || roles.iter().copied().chain(spares.iter().copied().map(Some));
         let smallest = devices().flatten().map(|device| device.device_sectors).min().unwrap_or(0);
-        let places = Places::of(self, smallest)?;
+        let places = DevicePlaces::of(self, smallest)?;
         for (index, device) in devices().enumerate() {
             let Some(NewDevice { device_sectors, .. }) = device else { continue };
             if places.data_sectors(device_sectors) < u64::from(self.chunk_sectors.max(8)) {
@@ -212,7 +212,7 @@ impl NewArray {
     fn geometry(
         &self,
         roles: &[Option<NewDevice>],
-        places: Places,
+        places: DevicePlaces,
         size_sectors: u64,
     ) -> Result<Geometry, GeometryError> {
         let devices = roles.iter().flatten();
@@ -280,7 +280,7 @@ impl NewArray {
     fn superblocks(
         &self,
         mut shared: Superblock,
-        places: Places,
+        places: DevicePlaces,
         roles: &[Option<NewDevice>],
         spares: &[NewDevice],
     ) -> Result<Vec<Option<Superblock>>, CreateError> {
@@ -339,7 +339,7 @@ impl NewArray {
 
     /// Returns whether the members have unequal numbers of chunks. Then raid0 must say how the
     /// later zones lie.
-    fn unequal(&self, places: Places, roles: &[Option<NewDevice>]) -> bool {
+    fn unequal(&self, places: DevicePlaces, roles: &[Option<NewDevice>]) -> bool {
         let chunk = u64::from(self.chunk_sectors.max(1));
         let devices = roles.iter().flatten();
         let mut chunks = devices.map(|device| places.data_sectors(device.device_sectors) / chunk);

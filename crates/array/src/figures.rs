@@ -12,7 +12,7 @@ pub const SHORTEST_NS: u64 = 64_000;
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperationKind {
     /// Bytes are read.
     Read,
     /// Bytes are written.
@@ -193,17 +193,17 @@ impl IoFigures {
     /// An operation has ended.
     pub const fn note(
         &mut self,
-        (kind, bytes): (Kind, u64),
+        (kind, bytes): (OperationKind, u64),
         begun: Instant,
         now: Instant,
         good: bool,
     ) {
         let of_kind = match kind {
-            Kind::Read => &mut self.read,
-            Kind::Write => &mut self.write,
-            Kind::Flush => &mut self.flush,
-            Kind::Zero => &mut self.zero,
-            Kind::Discard => &mut self.discard,
+            OperationKind::Read => &mut self.read,
+            OperationKind::Write => &mut self.write,
+            OperationKind::Flush => &mut self.flush,
+            OperationKind::Zero => &mut self.zero,
+            OperationKind::Discard => &mut self.discard,
         };
         of_kind.note(bytes, now.0.saturating_sub(begun.0), good);
     }
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn what_came_since_and_what_was_before_are_all() {
         let mut figures = IoFigures::default();
-        figures.note((Kind::Read, 512), Instant(0), Instant(SHORTEST_NS), true);
+        figures.note((OperationKind::Read, 512), Instant(0), Instant(SHORTEST_NS), true);
         let before = figures.read.clone();
-        figures.note((Kind::Read, 512), Instant(0), Instant(SHORTEST_NS * 4), false);
+        figures.note((OperationKind::Read, 512), Instant(0), Instant(SHORTEST_NS * 4), false);
         let mut since = figures.read.since(&before);
         assert_eq!((since.operations, since.errors, since.bytes), (1, 1, 0));
         assert_eq!(since.latency_counts, vec![0, 0, 1].into());

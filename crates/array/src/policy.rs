@@ -13,7 +13,7 @@
 mod area;
 mod journal;
 
-use self::area::{Area, Member};
+use self::area::{Area, AreaMember};
 pub use self::journal::NewJournal;
 use crate::assemble::{Assembly, Candidate, FoundLog, Options, Start, Verdict, decide};
 use crate::format::ppl;
@@ -94,7 +94,8 @@ impl PolicyChange {
         utime: u64,
     ) -> Result<Option<Self>, Refusal> {
         let (newest, verdicts) = stopped(candidates)?;
-        let members: Vec<Member<'_>> = (0..).zip(candidates).filter_map(Member::of).collect();
+        let members: Vec<AreaMember<'_>> =
+            (0..).zip(candidates).filter_map(AreaMember::of).collect();
         if members.iter().any(|member| misses_events(member.superblock, &newest)) {
             let reason = "some members miss the last update of the superblocks";
             return Err(Refusal::new(reason, start_all(&verdicts, "start the array, and stop it")));
@@ -146,13 +147,14 @@ impl PolicyChange {
     /// cut off.
     pub fn rest(candidates: &[Candidate], policy: Policy) -> Result<Option<Self>, Refusal> {
         let (newest, _) = stopped(candidates)?;
-        let members: Vec<Member<'_>> = (0..).zip(candidates).filter_map(Member::of).collect();
+        let members: Vec<AreaMember<'_>> =
+            (0..).zip(candidates).filter_map(AreaMember::of).collect();
         if members.iter().any(|member| member.superblock.has(feature::JOURNAL)) {
             return Ok(None);
         }
         let told = |sb: &Superblock| (sb.feature_map ^ newest.feature_map) & ANY_POLICY == 0;
-        let left = |member: &&Member<'_>| !told(member.superblock);
-        let left: Vec<Member<'_>> = members.iter().filter(left).copied().collect();
+        let left = |member: &&AreaMember<'_>| !told(member.superblock);
+        let left: Vec<AreaMember<'_>> = members.iter().filter(left).copied().collect();
         let cut_off = left.iter().any(|member| misses_events(member.superblock, &newest));
         if policy.is_that_of(&newest) {
             let feature = newest.feature_map & ANY_POLICY;

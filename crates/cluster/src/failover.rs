@@ -37,7 +37,7 @@ pub trait Finder: Debug + Send {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FailoverState {
     /// The first client connects, or one in its place; a refusal is reported to the process that
     /// started it.
     First,
@@ -99,7 +99,7 @@ pub struct FailoverClient {
     fail_timeout_ms: u64,
     now: Instant,
     epoch_micros: u64,
-    state: State,
+    state: FailoverState,
     away: Option<Away>,
     /// Requests that waited when this client began to serve. If the client ends before they are
     /// answered, they get no more time than before: the time limit, and the reason for the wait.
@@ -111,7 +111,7 @@ pub struct FailoverClient {
     /// Events of the client before it served; dropped if it never does.
     unsaid: Vec<ArrayEvent>,
     /// Requests that the client has taken.
-    taken: BTreeMap<RequestId, Taken>,
+    taken: BTreeMap<RequestId, TakenRequest>,
     /// Requests that wait for a client, each with the number of requests answered before it came.
     held: VecDeque<(Request, u64)>,
     commands: Vec<CommandId>,
@@ -124,7 +124,7 @@ pub struct FailoverClient {
 
 /// A request under way.
 #[derive(Debug)]
-struct Taken {
+struct TakenRequest {
     request: Request,
     /// Number of requests answered before it came.
     before: u64,
@@ -151,7 +151,7 @@ impl FailoverClient {
             fail_timeout_ms,
             now: Instant::default(),
             epoch_micros: 0,
-            state: State::First,
+            state: FailoverState::First,
             away: None,
             late: BTreeSet::new(),
             before: None,
@@ -211,13 +211,13 @@ impl FailoverClient {
     /// client.
     fn completed(
         &mut self,
-        Taken { request, before, answered }: Taken,
+        TakenRequest { request, before, answered }: TakenRequest,
         result: Result<(), RequestError>,
     ) -> Option<Result<(), RequestError>> {
         let away = match self.state {
-            State::First => false,
-            State::Serving => self.client.has_too_few(),
-            State::Ending | State::Looking(_) | State::Starting => true,
+            FailoverState::First => false,
+            FailoverState::Serving => self.client.has_too_few(),
+            FailoverState::Ending | FailoverState::Looking(_) | FailoverState::Starting => true,
         };
         if away && result == Err(RequestError::Failed) {
             if self.has_waited_long() {
@@ -239,7 +239,7 @@ impl FailoverClient {
     /// Executes a step that is due; returns false when none was.
     fn advance(&mut self) -> bool {
         match self.state {
-            State::Serving if self.client.has_too_few() => {
+            FailoverState::Serving if self.client.has_too_few() => {
                 let first = || (self.now.plus_millis(self.fail_timeout_ms), None);
                 let (until, why) = self.before.take().unwrap_or_else(first);
                 let over = false;
@@ -247,41 +247,43 @@ impl FailoverClient {
                 self.away = Some(Away { until, over, seen, why });
                 self.end_client();
             }
-            State::First if self.begins_anew() => {
+            FailoverState::First if self.begins_anew() => {
                 self.anew = (self.anew.0 - 1, self.now.plus_millis(self.fail_timeout_ms));
                 self.retire();
             }
-            State::First if self.client.is_set_up() && !self.client.has_too_few() => {
-                self.state = State::Serving;
+            FailoverState::First if self.client.is_set_up() && !self.client.has_too_few() => {
+                self.state = FailoverState::Serving;
             }
-            State::First | State::Serving => return self.submit_held(),
-            State::Ending | State::Looking(_) if self.client.is_stopping() => {
+            FailoverState::First | FailoverState::Serving => return self.submit_held(),
+            FailoverState::Ending | FailoverState::Looking(_) if self.client.is_stopping() => {
                 let any = !self.held.is_empty();
                 self.fail_held();
                 return any;
             }
-            State::Ending if self.client.has_retired() => {
+            FailoverState::Ending if self.client.has_retired() => {
                 self.finder.look(self.client.places());
-                self.state = State::Looking(self.now.plus_millis(LOOK_MS));
+                self.state = FailoverState::Looking(self.now.plus_millis(LOOK_MS));
             }
-            State::Starting if self.client.has_too_few() => {
+            FailoverState::Starting if self.client.has_too_few() => {
                 if !braid_array::broken("loss-passed-on") {
                     self.lossy.extend(self.client.lossy_epoch(&self.lossy));
                 }
                 self.end_client();
             }
-            State::Starting if self.client.is_set_up() => {
+            FailoverState::Starting if self.client.is_set_up() => {
                 let lossy = std::mem::take(&mut self.lossy);
                 if !self.client.has_kept_all(&lossy) {
                     self.answered.forget_memory();
                 }
-                self.state = State::Serving;
+                self.state = FailoverState::Serving;
                 self.late = self.held.iter().map(|(request, _)| request.id).collect();
                 let before = self.away.take().map(|away| (away.until, away.why));
                 self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
             }
-            State::Ending | State::Looking(_) | State::Starting => return false,
+            FailoverState::Ending | FailoverState::Looking(_) | FailoverState::Starting => {
+                return false;
+            }
         }
         true
     }
@@ -307,7 +309,7 @@ impl FailoverClient {
 
     fn retire(&mut self) {
         self.client.retire();
-        self.state = State::Ending;
+        self.state = FailoverState::Ending;
     }
 
     /// Fails waiting requests whose time is up, and asks for the nodes.
@@ -316,14 +318,16 @@ impl FailoverClient {
             away.over = true;
             self.fail_held();
         }
-        if matches!(self.state, State::Looking(_)) && self.away.is_none() && self.anew.1 <= self.now
+        if matches!(self.state, FailoverState::Looking(_))
+            && self.away.is_none()
+            && self.anew.1 <= self.now
         {
             // Whoever waits for the array hears what stood against it.
             self.say_unsaid();
-            (self.state, self.anew.0) = (State::First, 0);
+            (self.state, self.anew.0) = (FailoverState::First, 0);
         }
-        if matches!(self.state, State::Looking(at) if at <= self.now) {
-            self.state = State::Looking(self.now.plus_millis(LOOK_MS));
+        if matches!(self.state, FailoverState::Looking(at) if at <= self.now) {
+            self.state = FailoverState::Looking(self.now.plus_millis(LOOK_MS));
             match self.finder.found() {
                 Some(Ok(config)) => self.start(config),
                 Some(Err(why)) => self.waits(why),
@@ -368,7 +372,8 @@ impl FailoverClient {
         client.handle(self.now, Event::Tick);
         self.client = client;
         self.unsaid.clear();
-        self.state = if self.away.is_some() { State::Starting } else { State::First };
+        self.state =
+            if self.away.is_some() { FailoverState::Starting } else { FailoverState::First };
     }
 
     /// Gives the client the waiting requests.
@@ -392,7 +397,7 @@ impl FailoverClient {
         }
         self.client.submit(self.now, request)?;
         let answered = self.answered.count();
-        self.taken.insert(request.id, Taken { request, before, answered });
+        self.taken.insert(request.id, TakenRequest { request, before, answered });
         Ok(())
     }
 
@@ -401,7 +406,7 @@ impl FailoverClient {
     }
 
     const fn is_serving(&self) -> bool {
-        matches!(self.state, State::First | State::Serving)
+        matches!(self.state, FailoverState::First | FailoverState::Serving)
     }
 }
 
@@ -437,7 +442,7 @@ impl Machine for FailoverClient {
 
     fn deadline(&self) -> Option<Instant> {
         let look = match self.state {
-            State::Looking(at) if !self.client.is_stopping() => Some(at),
+            FailoverState::Looking(at) if !self.client.is_stopping() => Some(at),
             _ => None,
         };
         let fails = self.away.as_ref().filter(|away| !away.over).map(|away| away.until);

@@ -46,7 +46,7 @@ pub enum Destination {
 
 /// A step of a node, which is done as soon as all inputs are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ProgramStep {
     /// Blocks that came, with their coefficients.
     pub inputs: Vec<Input>,
     /// Operation on the inputs.
@@ -60,7 +60,7 @@ pub struct Step {
 /// The steps of one node, those that can be done earlier first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    steps: Vec<Step>,
+    steps: Vec<ProgramStep>,
 }
 
 impl Program {
@@ -102,7 +102,7 @@ impl Program {
                     (Operation::Sum, output)
                 }
             };
-            Step { inputs, operation, output, destination }
+            ProgramStep { inputs, operation, output, destination }
         };
         Self { steps: parts.into_iter().map(step).collect() }
     }
@@ -110,7 +110,7 @@ impl Program {
     /// Returns the steps of the node. Steps depend on transfers only, never on each other, except
     /// that a sum overwrites the slot that it names as its output.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ProgramStep] {
         &self.steps
     }
 }
@@ -197,8 +197,9 @@ mod tests {
             for step in program.steps().iter().filter(|step| step.operation == Operation::Sum) {
                 let Output::Received(slot) = step.output else { continue };
                 in_place += 1;
-                let needs = |other: &Step| other.inputs.iter().any(|i| i.transfer == slot);
-                let users: Vec<&Step> = program.steps().iter().filter(|s| needs(s)).collect();
+                let needs = |other: &ProgramStep| other.inputs.iter().any(|i| i.transfer == slot);
+                let users: Vec<&ProgramStep> =
+                    program.steps().iter().filter(|s| needs(s)).collect();
                 assert_eq!(users, [step]);
             }
         }

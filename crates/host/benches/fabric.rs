@@ -22,7 +22,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::{Action, AnyMachine, Buf, Instant as Moment, IoId, Machine, Refusal};
 use braid_host::arena::Arena;
 use braid_host::engine::Engine;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::frame::TransportKind;
 use braid_host::submission::{Message, SubmissionQueue};
 
 const RING_BYTES: u64 = 64 << 20;
@@ -159,7 +159,7 @@ impl Machine for Blaster {
 
 /// An engine with a blaster in it.
 fn engine(
-    kind: Kind,
+    kind: TransportKind,
     role: Role,
     dial: Option<String>,
     listener: Option<TcpListener>,
@@ -180,7 +180,7 @@ fn stop(submissions: &SubmissionQueue) {
 }
 
 /// Bytes a second of puts of this size.
-fn puts(kind: Kind, address: SocketAddr, put_bytes: u32, time: Duration) -> f64 {
+fn puts(kind: TransportKind, address: SocketAddr, put_bytes: u32, time: Duration) -> f64 {
     let (done, finished) = mpsc::channel();
     let begun = Instant::now();
     let sending = Sending { put_bytes, time, begun, started: 0, answered: 0, asked: false, done };
@@ -210,7 +210,7 @@ fn stream(address: SocketAddr, time: Duration) -> f64 {
 }
 
 /// Takes in puts at this address and those above it, and plain streams above them.
-fn receive(address: &str, kinds: &[Kind]) {
+fn receive(address: &str, kinds: &[TransportKind]) {
     let mut next: SocketAddr = address.parse().expect("an address");
     let mut first = None;
     let mut listen = || {
@@ -262,10 +262,10 @@ fn median(values: &mut [f64]) -> f64 {
 #[derive(Clone, Copy)]
 enum Way {
     Stream,
-    Puts(Kind, u32),
+    Puts(TransportKind, u32),
 }
 
-fn send(address: &str, kinds: &[Kind], time: Duration, processes: &[u32]) {
+fn send(address: &str, kinds: &[TransportKind], time: Duration, processes: &[u32]) {
     let address: SocketAddr = address.parse().expect("an address");
     let above = |ports: usize| {
         SocketAddr::new(address.ip(), address.port() + u16::try_from(ports).expect("a few"))
@@ -307,11 +307,11 @@ fn send(address: &str, kinds: &[Kind], time: Duration, processes: &[u32]) {
 }
 
 /// Both in one, with a process of its own for the other end.
-fn send_to_myself(kinds: &[Kind]) {
+fn send_to_myself(kinds: &[TransportKind]) {
     let program = std::env::current_exe().expect("this program");
     let mut other = Command::new(program)
         .args(["receive", "127.0.0.1:0"])
-        .args(kinds.iter().map(Kind::to_string))
+        .args(kinds.iter().map(TransportKind::to_string))
         .stdout(Stdio::piped())
         .spawn()
         .expect("another process");
@@ -325,9 +325,9 @@ fn send_to_myself(kinds: &[Kind]) {
 }
 
 /// Those that there are here.
-fn fabrics(names: &[&str]) -> Vec<Kind> {
+fn fabrics(names: &[&str]) -> Vec<TransportKind> {
     let kinds = names.iter().map(|name| name.parse().unwrap_or_else(|why| panic!("{why}")));
-    let here = |kind: &Kind| {
+    let here = |kind: &TransportKind| {
         let role = Role::Receiver { placed: 0, asked: None };
         match engine(*kind, role, None, None) {
             Ok(_) => true,

@@ -25,9 +25,9 @@ use braid_array::array::Scratch;
 use braid_array::{Buf, IoId};
 
 use memory::HUGE_PAGE_BYTES;
-pub(crate) use memory::{Memory, PIECE_BYTES, Piece};
+pub(crate) use memory::{ArenaPiece, Memory, PIECE_BYTES};
 use pool::{BLOCK_BYTES, Pool};
-pub(crate) use window::Window;
+pub(crate) use window::MappedWindow;
 
 const FABRIC_BYTES: u32 = 4 << 20;
 /// Memory of the fabric for as many connections as 200 arrays over as many nodes as suit have, and
@@ -76,7 +76,7 @@ pub struct Arena {
 }
 
 /// Sizes from which an arena is made.
-struct Parts {
+struct ArenaSizes {
     scratch_bytes: u64,
     request_bytes: u64,
     clients: u16,
@@ -133,7 +133,14 @@ impl Arena {
         let landings = mounts.saturating_mul(LANDINGS);
         let clients = MAX_CLIENTS;
         let lean = false;
-        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
+        Self::with(ArenaSizes {
+            scratch_bytes,
+            request_bytes,
+            clients,
+            landings,
+            fabric_bytes,
+            lean,
+        })
     }
 
     /// Creates an arena as `for_fabric` does, where the only clients are the other ends of the
@@ -146,7 +153,14 @@ impl Arena {
         let lean = false;
         let clients = 0;
         let landings = 0;
-        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
+        Self::with(ArenaSizes {
+            scratch_bytes,
+            request_bytes,
+            clients,
+            landings,
+            fabric_bytes,
+            lean,
+        })
     }
 
     /// Creates an arena as `for_node` does, with more addresses for the machine than memory: only
@@ -159,11 +173,19 @@ impl Arena {
         let lean = true;
         let clients = 0;
         let landings = 0;
-        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
+        Self::with(ArenaSizes {
+            scratch_bytes,
+            request_bytes,
+            clients,
+            landings,
+            fabric_bytes,
+            lean,
+        })
     }
 
-    fn with(parts: Parts) -> io::Result<Self> {
-        let Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean } = parts;
+    fn with(parts: ArenaSizes) -> io::Result<Self> {
+        let ArenaSizes { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean } =
+            parts;
         // Huge pages go up to here, and each is in one pool: so it can be given back in whole.
         let blocks = request_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES) / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -230,8 +252,8 @@ impl Arena {
 
     /// Returns the memory that a fabric works with. The fabric's own range is empty if the arena
     /// was not made for one.
-    pub(crate) fn place(&self) -> Place {
-        Place { memory: Arc::clone(&self.memory), own: self.fabric }
+    pub(crate) fn place(&self) -> FabricMemory {
+        FabricMemory { memory: Arc::clone(&self.memory), own: self.fabric }
     }
 
     /// A part for one more client, if there is one.
@@ -352,7 +374,7 @@ impl Arena {
 
     /// Calls `cold` with each piece that was not used since the last call, except the machine's.
     /// Returns true when there may be others next time.
-    pub(crate) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
+    pub(crate) fn cool(&mut self, mut cold: impl FnMut(ArenaPiece)) -> bool {
         let Self { common, homes, inputs, landings, spare, .. } = self;
         let pools = [common, inputs, landings, spare].into_iter().chain(homes);
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
@@ -394,14 +416,14 @@ impl Arena {
 
 /// Memory in which a fabric works.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FabricMemory {
     /// The arena. Puts come from below `own`, and peers may put there, where they are admitted.
     pub(crate) memory: Arc<Memory>,
     /// The end of the arena, which is the fabric's own (for headers and messages).
     pub(crate) own: Buf,
 }
 
-impl Place {
+impl FabricMemory {
     /// Reduces a window to the part to which a peer may be admitted.
     pub(crate) fn window(&self, window: Range<u64>) -> Range<u64> {
         window.start.min(self.own.offset)..window.end.min(self.own.offset)

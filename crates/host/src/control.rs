@@ -31,8 +31,8 @@ pub mod wire;
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path, sockets};
 pub use news::News;
-pub use served::{ExportChange, Served, Shown, StopRequest, Told, Wanted};
-pub use server::{Server, say_ended, say_upgraded};
+pub use served::{ExportChange, NextProgram, Served, Shown, StopAnswer, StopRequest};
+pub use server::{ControlServer, say_ended, say_upgraded};
 
 /// Reason for which a socket is not listened on.
 #[derive(Debug)]

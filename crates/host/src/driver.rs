@@ -20,8 +20,8 @@ use braid_array::Buf;
 use rustix::io::Errno;
 
 use self::threads::Threads;
-use self::uring::Ring;
-use crate::arena::{Memory, Piece};
+use self::uring::EngineRing;
+use crate::arena::{ArenaPiece, Memory};
 use crate::lock::LockedFile;
 
 /// An operation.
@@ -40,14 +40,14 @@ pub(crate) enum Op {
     /// Receive available data, at least a byte: into the first buffer, then into the second.
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Send all of a message that was not sent by now.
-    Send { socket: Arc<OwnedFd>, message: Box<Outgoing>, sent: u64 },
+    Send { socket: Arc<OwnedFd>, message: Box<OutgoingBytes>, sent: u64 },
     /// Wait until an eventfd or a device can be read.
     Readable { file: Arc<OwnedFd> },
     /// Take a message off a device that has one at a time and does not wait: its beginning into the
     /// first buffer, the rest into the second.
     Take { device: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Give a device all of a message, at once.
-    Give { device: Arc<OwnedFd>, message: Box<Outgoing> },
+    Give { device: Arc<OwnedFd>, message: Box<OutgoingBytes> },
     /// A command that only the driver of a device understands (`IORING_OP_URING_CMD`). Nothing but
     /// an io_uring can carry it out, and nothing but the device can end it.
     Command { file: Arc<LockedFile>, code: u32, bytes: [u8; 16] },
@@ -73,34 +73,34 @@ pub(crate) struct Completion<T> {
     pub(crate) token: T,
     pub(crate) result: Result<u32, Errno>,
     /// The message of a `Send` or `Give`, for its memory.
-    pub(crate) message: Option<Box<Outgoing>>,
+    pub(crate) message: Option<Box<OutgoingBytes>>,
     /// The connection of an `Accept`.
     pub(crate) accepted: Option<OwnedFd>,
 }
 
 /// Bytes to send, in order: small ones kept here and ranges of the arena.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingBytes {
     /// Headers and other small things.
     pub(crate) bytes: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<OutgoingPart>,
     covered: usize,
     total: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum OutgoingPart {
     /// A range of `bytes`.
     Own { start: usize, len: usize },
     /// A range of the arena.
     Arena(Buf),
 }
 
-impl Outgoing {
+impl OutgoingBytes {
     /// Appends a range of the arena after the present content of `bytes`.
     pub(crate) fn push(&mut self, buf: Buf) {
         self.cover();
-        self.parts.push(Part::Arena(buf));
+        self.parts.push(OutgoingPart::Arena(buf));
         self.total += u64::from(buf.len);
     }
 
@@ -108,7 +108,7 @@ impl Outgoing {
     fn cover(&mut self) {
         let len = self.bytes.len() - self.covered;
         if len > 0 {
-            self.parts.push(Part::Own { start: self.covered, len });
+            self.parts.push(OutgoingPart::Own { start: self.covered, len });
             self.covered += len;
             self.total += len as u64;
         }
@@ -132,8 +132,8 @@ impl Outgoing {
     /// The ranges of the arena, to be released.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = Buf> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Arena(buf) => Some(*buf),
-            Part::Own { .. } => None,
+            OutgoingPart::Arena(buf) => Some(*buf),
+            OutgoingPart::Own { .. } => None,
         })
     }
 
@@ -153,10 +153,10 @@ impl Outgoing {
         let mut skip = sent;
         for part in &self.parts {
             let (address, len) = match *part {
-                Part::Own { start, len } => {
+                OutgoingPart::Own { start, len } => {
                     (self.bytes[start..start + len].as_ptr().cast_mut(), len)
                 }
-                Part::Arena(buf) => (memory.address(buf), buf.len as usize),
+                OutgoingPart::Arena(buf) => (memory.address(buf), buf.len as usize),
             };
             let gone = usize::try_from(skip).unwrap_or(usize::MAX).min(len);
             skip -= gone as u64;
@@ -173,9 +173,9 @@ impl Outgoing {
         self.cover();
         for part in &self.parts {
             match *part {
-                Part::Own { start, len } => show(&self.bytes[start..start + len]),
+                OutgoingPart::Own { start, len } => show(&self.bytes[start..start + len]),
                 // SAFETY: what is to be sent has been read, and is written to no more.
-                Part::Arena(buf) => show(unsafe { memory.bytes(buf) }),
+                OutgoingPart::Arena(buf) => show(unsafe { memory.bytes(buf) }),
             }
         }
     }
@@ -191,7 +191,7 @@ impl Outgoing {
 #[expect(clippy::large_enum_variant, reason = "there is one per engine")]
 pub(crate) enum Driver<T> {
     /// io_uring.
-    Ring(Ring<T>),
+    Ring(EngineRing<T>),
     /// Threads.
     Threads(Threads<T>),
 }
@@ -202,7 +202,7 @@ impl<T: Copy + PartialEq> Driver<T> {
     /// # Errors
     /// When neither can be set up.
     pub(crate) fn new(memory: &Arc<Memory>) -> io::Result<Self> {
-        match Ring::new(Arc::clone(memory)) {
+        match EngineRing::new(Arc::clone(memory)) {
             Ok(ring) => Ok(Self::Ring(ring)),
             // Containers forbid io_uring (EPERM) or lack it (ENOSYS); low limits give ENOMEM.
             Err(_) => Self::threads(memory),
@@ -244,7 +244,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         &mut self,
         token: T,
         socket: Arc<OwnedFd>,
-        mut message: Box<Outgoing>,
+        mut message: Box<OutgoingBytes>,
     ) -> Option<Completion<T>> {
         let result = match socket::send(self.memory(), &socket, &mut message, 0) {
             Ok(sent) if u64::from(sent) < message.total_bytes() => {
@@ -286,21 +286,21 @@ impl<T: Copy + PartialEq> Driver<T> {
     }
 
     /// Lets go of a piece of the arena on which there is no operation: it will be given back.
-    pub(crate) fn release(&mut self, piece: Piece) {
+    pub(crate) fn release(&mut self, piece: ArenaPiece) {
         if let Self::Ring(ring) = self {
             ring.release(piece);
         }
     }
 
     /// Permits keeping a piece at hand for operations, in an arena where that is not the rule.
-    pub(crate) fn may_keep(&mut self, piece: Piece) {
+    pub(crate) fn may_keep(&mut self, piece: ArenaPiece) {
         if let Self::Ring(ring) = self {
             ring.may_keep(piece);
         }
     }
 
     /// Lets go of a piece, which may not be kept any more.
-    pub(crate) fn bar(&mut self, piece: Piece) {
+    pub(crate) fn bar(&mut self, piece: ArenaPiece) {
         if let Self::Ring(ring) = self {
             ring.bar(piece);
         }

@@ -180,7 +180,7 @@ impl Engine {
         let store = store.map(|store| StoreQueue::start(store, Arc::clone(&wake))).transpose()?;
         let started = std::time::Instant::now();
         let ended = None;
-        let mut running = Loop {
+        let mut running = EngineLoop {
             machine,
             core,
             executor,
@@ -198,7 +198,7 @@ impl Engine {
         };
         running.serve()?;
         running.say_farewell()?;
-        let Loop { executor, core, exports, store, mut submission_side, ended, .. } = running;
+        let EngineLoop { executor, core, exports, store, mut submission_side, ended, .. } = running;
         drop((executor, core, exports, store));
         submission_side.refuse_rest();
         if let Some(done) = ended {
@@ -209,7 +209,7 @@ impl Engine {
 }
 
 /// A running engine.
-struct Loop {
+struct EngineLoop {
     machine: AnyMachine,
     core: Core,
     executor: Executor,
@@ -230,7 +230,7 @@ struct Loop {
     leaving: bool,
 }
 
-impl Loop {
+impl EngineLoop {
     fn serve(&mut self) -> io::Result<()> {
         self.await_wake();
         self.exports.start(&mut self.core);

@@ -22,7 +22,7 @@ use braid_array::{
 };
 use rustix::io::Errno;
 
-use self::at_once::{Budget, Way, is_long};
+use self::at_once::{AtOnce, Budget, is_long};
 use self::backends::{Backends, Brought};
 pub(crate) use self::compute::{compute, load, store};
 use self::counting::kind;
@@ -38,7 +38,7 @@ use crate::token::Token;
 use slab::Slab;
 
 /// Result of an I/O, for the machine.
-pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
+pub(crate) type IoAnswer = (IoId, Result<Outcome, IoError>);
 
 /// Carries out a machine's I/O: owns the members, and the operations in flight on them, which may
 /// take several steps. The engine [starts](Self::start) operations, passes the driver's
@@ -163,7 +163,7 @@ impl Executor {
         io: IoId,
         id: MemberId,
         op: IoOp,
-    ) -> Option<Answer> {
+    ) -> Option<IoAnswer> {
         let member = self.members.get(usize::from(id.0)).and_then(Option::as_ref);
         if let (Some(member), IoOp::Write { sector, buf, fill: true, .. }) = (member, op)
             && compute::is_zero(driver.memory(), buf)
@@ -182,7 +182,7 @@ impl Executor {
         io: IoId,
         id: MemberId,
         op: IoOp,
-    ) -> Option<Answer> {
+    ) -> Option<IoAnswer> {
         let begun = self.now;
         let Some(Some(member)) = self.members.get_mut(usize::from(id.0)) else {
             return Some((io, Err(IoError::GONE)));
@@ -295,8 +295,8 @@ impl Executor {
             let flight = &mut flights[index];
             let left_bytes = flight.left_bytes();
             let way = match flight.mapped {
-                Some(_) => Way::Copy { busy, given_bytes: *given_bytes },
-                None => Way::Call { long_bytes },
+                Some(_) => AtOnce::Copy { busy, given_bytes: *given_bytes },
+                None => AtOnce::Call { long_bytes },
             };
             if flight.abandoned {
                 // Its answer is the same whatever the kernel would say.
@@ -314,7 +314,11 @@ impl Executor {
 
     /// Begins waiting operations and takes in those done at once, until one gives an answer. The
     /// engine calls this before it waits, until there is no answer.
-    pub(crate) fn next_done(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
+    pub(crate) fn next_done(
+        &mut self,
+        driver: &mut Driver<Token>,
+        now: Instant,
+    ) -> Option<IoAnswer> {
         self.take_brought(driver);
         loop {
             while let Some((index, result)) = self.done.pop_front() {
@@ -337,7 +341,7 @@ impl Executor {
         index: usize,
         result: Result<u32, Errno>,
         now: Instant,
-    ) -> Option<Answer> {
+    ) -> Option<IoAnswer> {
         let flight = &mut self.flights[index];
         self.given_bytes -= u64::from(std::mem::take(&mut flight.given_bytes));
         let result = match &mut flight.changes {
@@ -371,7 +375,7 @@ impl Executor {
         index: usize,
         result: Result<Outcome, IoError>,
         now: Instant,
-    ) -> Answer {
+    ) -> IoAnswer {
         let Flight { io, member, begun, file, op, transfer, .. } = self.flights.remove(index);
         if let Some(figures) = self.figures_of(member, &file) {
             figures.note((kind(op), transfer.len_bytes.into()), begun, now, result.is_ok());
@@ -403,7 +407,7 @@ impl Executor {
     }
 
     /// Tries operations again whose pause is over. Returns the first answer, if any.
-    pub(crate) fn tick(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
+    pub(crate) fn tick(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<IoAnswer> {
         while let Some(at) = self.waiting.iter().position(|(at, _)| *at <= now) {
             let (_, token) = self.waiting.swap_remove(at);
             match token {

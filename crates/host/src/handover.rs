@@ -51,7 +51,7 @@ pub(crate) enum What {
 
 /// A client that stays connected.
 #[derive(Debug, Serialize, Deserialize)]
-struct Guest {
+struct HandedClient {
     /// The export, as it is named.
     at: String,
     socket: RawFd,
@@ -67,7 +67,7 @@ struct Document {
     /// Settings made while the array ran.
     settings: Value,
     descriptors: Vec<(What, RawFd)>,
-    guests: Vec<Guest>,
+    guests: Vec<HandedClient>,
     /// The command line that goes on with it, without the program's name.
     words: Vec<String>,
     /// The next program could not, and this one is back.
@@ -129,7 +129,7 @@ impl Handover {
         state: &impl Serialize,
     ) -> io::Result<()> {
         let state = serde_json::to_value(state)?;
-        let guest = Guest { at: at.to_owned(), socket: socket.as_raw_fd(), state };
+        let guest = HandedClient { at: at.to_owned(), socket: socket.as_raw_fd(), state };
         self.document.guests.push(guest);
         self.sockets.push(socket);
         Ok(())

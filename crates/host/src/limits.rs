@@ -24,12 +24,12 @@ pub struct Limit {
     pub usual: u64,
     /// Others at times of the day, none of which overlap.
     #[serde(default)]
-    pub windows: Vec<Window>,
+    pub windows: Vec<DailyWindow>,
 }
 
 /// A limit that holds every day at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
+pub struct DailyWindow {
     /// The first minute of the day.
     pub from: u16,
     /// The minute after the last one; before the first one where it goes on after midnight.
@@ -38,7 +38,7 @@ pub struct Window {
     pub bytes_per_s: u64,
 }
 
-impl Window {
+impl DailyWindow {
     /// Returns whether it holds in this minute of the day.
     #[must_use]
     pub const fn holds(&self, minute: u16) -> bool {
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_window_may_go_on_after_midnight() {
-        let night = Window { from: 22 * 60, until: 6 * 60, bytes_per_s: u64::MAX };
-        let noon = Window { from: 12 * 60, until: 13 * 60, bytes_per_s: 5 };
+        let night = DailyWindow { from: 22 * 60, until: 6 * 60, bytes_per_s: u64::MAX };
+        let noon = DailyWindow { from: 12 * 60, until: 13 * 60, bytes_per_s: 5 };
         let limit = Limit { usual: 200, windows: vec![night, noon] };
         let at = |hour: u16, minute: u16| limit.at(hour * 60 + minute);
         assert_eq!([at(21, 59), at(6, 0), at(11, 59), at(13, 0)], [200; 4]);
         assert_eq!([at(22, 0), at(23, 59), at(0, 0), at(5, 59)], [u64::MAX; 4]);
         assert_eq!([at(12, 0), at(12, 59)], [5; 2]);
-        let evening = Window { from: 20 * 60, until: DAY, bytes_per_s: 1 };
+        let evening = DailyWindow { from: 20 * 60, until: DAY, bytes_per_s: 1 };
         assert!(evening.holds(DAY - 1) && !evening.holds(0));
     }
 

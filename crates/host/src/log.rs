@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 mod limit;
 
-pub(crate) use limit::{Limit, Verdict};
+pub(crate) use limit::{LineLimit, Verdict};
 
 /// A file that has grown beyond this becomes `NAME.log.1`, in place of the one before.
 const MAX_FILE_BYTES: u64 = 1 << 20;

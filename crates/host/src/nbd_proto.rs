@@ -123,7 +123,7 @@ pub(crate) struct RawRequest {
 impl RawRequest {
     /// `None` when the magic number is wrong.
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = FieldReader(bytes);
         (reader.u32()? == REQUEST_MAGIC).then_some(())?;
         Some(Self {
             flags: reader.u16()?,
@@ -136,9 +136,9 @@ impl RawRequest {
 }
 
 /// Reads fields off the front; `None` when the bytes do not suffice.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;

@@ -21,8 +21,8 @@ use crate::arena::Arena;
 use crate::control::StopRequest;
 use crate::engine::Engine;
 use crate::fabric::Network;
-use crate::fabric::frame::Kind;
-use crate::log::{self, Limit, Verdict};
+use crate::fabric::frame::TransportKind;
+use crate::log::{self, LineLimit, Verdict};
 use crate::notify;
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
@@ -57,7 +57,7 @@ impl NodeSetup {
     /// Returns whether memory may be taken and given back on demand. Devices that register its
     /// pages rule that out.
     fn is_lean(&self) -> bool {
-        self.network.kind == Kind::Tcp
+        self.network.kind == TransportKind::Tcp
     }
 }
 
@@ -255,7 +255,7 @@ impl Drop for RunningNode {
 
 /// Writes the node's reports to the log, until it has ended.
 fn write_log(events: Receiver<ArrayEvent>) {
-    let mut limit: Limit<&'static str> = Limit::new();
+    let mut limit: LineLimit<&'static str> = LineLimit::new();
     for event in events {
         let ArrayEvent::Remark { kind, text } = event else { continue };
         for (kind, left) in limit.over(Instant::now()) {

@@ -27,7 +27,7 @@ const AHEAD_BYTES: u64 = 8 << 20;
 
 /// A member.
 enum Source {
-    Device(Device),
+    Device(ReadDevice),
     /// An array by itself.
     Array(Box<Reader>),
 }
@@ -43,13 +43,13 @@ impl Source {
 
 /// A device, read through the page cache, which fetches ahead.
 #[derive(Debug)]
-struct Device {
+struct ReadDevice {
     member: MemberFile,
     /// The system was asked to fetch up to here.
     asked_bytes: u64,
 }
 
-impl Device {
+impl ReadDevice {
     fn new(mut member: MemberFile) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&member.file)?;
         rustix::fs::fcntl_setfl(&member.file, flags & !OFlags::DIRECT)?;
@@ -106,7 +106,7 @@ pub struct ReadError {
 pub struct Reader {
     machine: Box<dyn BlockMachine>,
     /// Parts from which the machine was made.
-    parts: Parts,
+    parts: ReaderParts,
     sources: BTreeMap<MemberId, Source>,
     arena: Arena,
     /// Gets the answer of one request at a time.
@@ -117,7 +117,7 @@ pub struct Reader {
 
 /// An array, and the arrays that are its members when it has such.
 #[derive(Clone, Debug)]
-struct Parts {
+struct ReaderParts {
     config: Config,
     inner: Vec<Config>,
 }
@@ -140,10 +140,10 @@ impl Reader {
     pub fn new(config: Config, members: Vec<MemberFile>) -> Result<Self, String> {
         let mut sources = BTreeMap::new();
         for (id, member) in config.member_ids().zip(members) {
-            let device = Device::new(member).map_err(|error| error.to_string())?;
+            let device = ReadDevice::new(member).map_err(|error| error.to_string())?;
             sources.insert(id, Source::Device(device));
         }
-        Self::with_sources(Parts { config, inner: Vec::new() }, sources)
+        Self::with_sources(ReaderParts { config, inner: Vec::new() }, sources)
     }
 
     /// Creates a reader of an array whose members are the content of `inner`, in the order of their
@@ -152,7 +152,7 @@ impl Reader {
     /// # Errors
     /// As for [`Reader::new`]; also when an inner array has arrays for members itself.
     pub fn stacked(config: Config, inner: Vec<Self>) -> Result<Self, String> {
-        let mut parts = Parts { config, inner: Vec::new() };
+        let mut parts = ReaderParts { config, inner: Vec::new() };
         let mut sources = BTreeMap::new();
         for (index, reader) in inner.into_iter().enumerate() {
             if !reader.parts.inner.is_empty() {
@@ -179,10 +179,13 @@ impl Reader {
         for (id, (config, members)) in whole.member_ids().zip(arrays) {
             sources.insert(id, Source::Array(Box::new(Self::new(config, members)?)));
         }
-        Self::with_sources(Parts { config: whole, inner: Vec::new() }, sources)
+        Self::with_sources(ReaderParts { config: whole, inner: Vec::new() }, sources)
     }
 
-    fn with_sources(mut parts: Parts, sources: BTreeMap<MemberId, Source>) -> Result<Self, String> {
+    fn with_sources(
+        mut parts: ReaderParts,
+        sources: BTreeMap<MemberId, Source>,
+    ) -> Result<Self, String> {
         let mut scratch_bytes = 0;
         let mut scratches = Vec::new();
         for config in std::iter::once(&mut parts.config).chain(&mut parts.inner) {
@@ -218,7 +221,7 @@ impl Reader {
     /// are members.
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<(&str, u64)> {
-        let Parts { config, inner } = &self.parts;
+        let ReaderParts { config, inner } = &self.parts;
         let is_array = |source: &Source| matches!(source, Source::Array(_));
         if !inner.is_empty() || self.sources.values().any(is_array) {
             return None;

@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
-use crate::control::{News, Served, Server, StopRequest};
+use crate::control::{ControlServer, News, Served, StopRequest};
 use crate::disk::Disks;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
@@ -57,10 +57,10 @@ use again::Search;
 pub use again::{Again, Judge};
 use nodes::{Nodes, NotSetUp};
 use open_exports::OpenExports;
-pub use part::Part;
+pub use part::ExportPart;
 pub use private::Private;
 use running::Running;
-pub use spec::{ExportSpec, Place, SpecError};
+pub use spec::{ExportPlace, ExportSpec, SpecError};
 pub use upgrade::Successor;
 use upgrade::Upgrade;
 
@@ -195,7 +195,8 @@ struct Machinery {
 impl Machinery {
     /// Prepares an array for these exports.
     fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
-        let mounts = exports.iter().filter(|export| matches!(export.place, Place::Fuse(_))).count();
+        let mounts =
+            exports.iter().filter(|export| matches!(export.place, ExportPlace::Fuse(_))).count();
         // More may come while it runs. All are but addresses until they are used.
         let mounts = u32::try_from(mounts).unwrap_or(u32::MAX).saturating_add(SPARE_MOUNTS);
         let (outer, inner, are_distinct) = match array {
@@ -346,7 +347,7 @@ fn serve_machine(
     let How { name, run_dir, .. } = how;
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
-    let mut control = Server::bind(run_dir, name)?;
+    let mut control = ControlServer::bind(run_dir, name)?;
     let signals = watch_signals(stops.sender.clone()).map_err(system)?;
     let overlay = overlay_of(&array.members);
     let disks = Disks::of_members(&array.machine.status());
@@ -468,9 +469,9 @@ impl Facts {
         }
     }
 
-    fn vhost_user_device(&self, name: &str, queues: Option<u16>) -> vhost_user::Device {
+    fn vhost_user_device(&self, name: &str, queues: Option<u16>) -> vhost_user::ExportedDevice {
         let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes, .. } = *self;
-        vhost_user::Device {
+        vhost_user::ExportedDevice {
             name: name.to_owned(),
             size_bytes,
             block_bytes,

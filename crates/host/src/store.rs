@@ -40,11 +40,11 @@ const ID_FILE: &str = ".id";
 /// sector.
 #[derive(Debug)]
 pub struct Store {
-    place: Place,
+    place: VolumePlace,
 }
 
 #[derive(Debug)]
-enum Place {
+enum VolumePlace {
     Directory {
         path: PathBuf,
         /// Synced when names change.
@@ -82,13 +82,13 @@ impl Store {
             _ => fail("cannot be locked", &error),
         })?;
         let path = std::path::absolute(path).map_err(|e| fail("has no absolute path", &e))?;
-        Ok(Self { place: Place::Directory { path, handle, _lock: lock } })
+        Ok(Self { place: VolumePlace::Directory { path, handle, _lock: lock } })
     }
 
     /// Memory; gone when the process ends.
     #[must_use]
     pub const fn memory() -> Self {
-        Self { place: Place::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() } }
+        Self { place: VolumePlace::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() } }
     }
 
     /// Lists at most so many volumes and notes, with names behind `after`.
@@ -112,7 +112,7 @@ impl Store {
     pub fn id(&self) -> Result<u64, Refusal> {
         // The keys of hash maps are random, and different for everybody.
         let drawn = RandomState::new().hash_one(std::process::id());
-        let Place::Directory { path, handle, .. } = &self.place else { return Ok(drawn) };
+        let VolumePlace::Directory { path, handle, .. } = &self.place else { return Ok(drawn) };
         let file = path.join(ID_FILE);
         let new = path.join(".id.new");
         let draw = || {
@@ -215,7 +215,7 @@ impl Drop for MadeDirectories {
     }
 }
 
-impl Place {
+impl VolumePlace {
     fn create(&mut self, name: &str, bytes: u64) -> Result<(), Refusal> {
         let there =
             || Refusal::new("there is a volume of this name", "choose another, or delete that one");

@@ -91,14 +91,14 @@ impl BlockDevice {
             let device = Self::at(entry)?;
             let start = device.sectors("start")?;
             let end = start.checked_add(device.sectors("size")?)?;
-            Some(Upon { way: Way::Partition, device, bytes: within(bytes, &(start..end))? })
+            Some(Upon { way: Layering::Partition, device, bytes: within(bytes, &(start..end))? })
         })
     }
 
     /// The devices of the kernel's that are made of it.
     fn holders(&self) -> impl Iterator<Item = Upon> + use<> {
         let holders = entries(&self.entry.join("holders")).filter_map(Self::at);
-        holders.map(|device| Upon { way: Way::Holder, device, bytes: ALL })
+        holders.map(|device| Upon { way: Layering::Holder, device, bytes: ALL })
     }
 
     /// The devices of which device mapper or md has made it.
@@ -126,22 +126,23 @@ pub(crate) struct Backing {
 
 /// A loop device that shows something.
 #[derive(Debug)]
-pub(crate) struct Loop {
+pub(crate) struct LoopDevice {
     pub(crate) number: u64,
     pub(crate) backing: Backing,
 }
 
 /// All there are now.
-pub(crate) fn loops() -> Vec<Loop> {
+pub(crate) fn loops() -> Vec<LoopDevice> {
     let devices = entries(Path::new("/sys/block")).filter_map(BlockDevice::at);
-    let shown = devices
-        .filter_map(|device| Some(Loop { number: device.number, backing: device.backing()? }));
+    let shown = devices.filter_map(|device| {
+        Some(LoopDevice { number: device.number, backing: device.backing()? })
+    });
     shown.collect()
 }
 
 /// Way in which a device lies on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Layering {
     Partition,
     /// Made of others by the kernel: device mapper, md.
     Holder,
@@ -151,7 +152,7 @@ pub(crate) enum Way {
 /// A device that lies on something.
 #[derive(Debug)]
 pub(crate) struct Upon {
-    pub(crate) way: Way,
+    pub(crate) way: Layering,
     pub(crate) device: BlockDevice,
     /// Range of its own bytes that lies on the bytes in question.
     pub(crate) bytes: Range<u64>,
@@ -162,14 +163,14 @@ pub(crate) struct Upon {
 pub(crate) fn upon<'a>(
     device: Option<&'a BlockDevice>,
     bytes: &'a Range<u64>,
-    loops: &'a [Loop],
-    shows_it: impl Fn(&Loop) -> bool + 'a,
+    loops: &'a [LoopDevice],
+    shows_it: impl Fn(&LoopDevice) -> bool + 'a,
 ) -> impl Iterator<Item = Upon> + 'a {
     let parts = device.into_iter().flat_map(|device| device.partitions(bytes));
     let holders = device.into_iter().flat_map(BlockDevice::holders);
     let shown = loops.iter().filter(move |one| shows_it(one)).filter_map(|one| {
         let bytes = within(bytes, &one.backing.bytes)?;
-        Some(Upon { way: Way::Loop, device: BlockDevice::of(one.number)?, bytes })
+        Some(Upon { way: Layering::Loop, device: BlockDevice::of(one.number)?, bytes })
     });
     parts.chain(holders).chain(shown)
 }

@@ -18,7 +18,7 @@ mod tests;
 use crate::sysfs::BlockDevice;
 pub(crate) use block::swaps;
 pub use mounts::is_our_mount;
-pub(crate) use mounts::{Mounted, Mounts, OURS};
+pub(crate) use mounts::{MountLine, Mounts, OURS};
 pub use processes::Process;
 pub(crate) use processes::{listening, listening_at, with_socket};
 

@@ -9,13 +9,13 @@ use super::Array;
 use super::full::{PutOff, must_land};
 use super::io::Owner;
 use super::jobs::JobEvent;
-use super::mending::Unread;
+use super::mending::UnreadMember;
 use super::requests::plain_error;
 use super::write_log::WriteLog;
 use crate::action::{Action, IoError, IoErrorKind, Outcome};
 use crate::events::Fault;
 use crate::keeper::{LaneReport, Tried};
-use crate::plan::{Place, Stage};
+use crate::plan::{MemberPlace, PlanStage};
 use crate::{IoId, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
 /// An I/O that failed, and how.
@@ -178,20 +178,20 @@ impl Array {
     ) -> Option<JobEvent> {
         let stage = self.jobs.get(index).run.stage();
         match failed {
-            Some(failed) if stage == Stage::Writing => self.write_failed(index, failed),
+            Some(failed) if stage == PlanStage::Writing => self.write_failed(index, failed),
             Some(failed) => self.read_failed(index, stage, failed),
             None => self.jobs.get_mut(index).run.answered(outcome.unwrap_or(Outcome::Done)),
         }
         self.jobs.go_on(&mut self.lane, index)
     }
 
-    fn read_failed(&mut self, index: usize, stage: Stage, (member, op, error): Failed) {
+    fn read_failed(&mut self, index: usize, stage: PlanStage, (member, op, error): Failed) {
         let job = self.jobs.get_mut(index);
         let fault = Fault { sector: op.sector(), errno: error.errno };
         let abandoned = error.kind == IoErrorKind::Abandoned;
         let IoOp::Read { sector, buf } = op else { return };
-        job.run.unreadable(Place { member, sector });
-        if stage == Stage::Rereading {
+        job.run.unreadable(MemberPlace { member, sector });
+        if stage == PlanStage::Rereading {
             if !abandoned {
                 // What was rewritten cannot be read all the same.
                 self.lane.report(LaneReport::NotCorrectable(member, fault));
@@ -205,7 +205,7 @@ impl Array {
             job.avoid.push(member);
         }
         if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
-            job.unread.push(Unread { member, fault });
+            job.unread.push(UnreadMember { member, fault });
             let sectors = u64::from(buf.len) / SECTOR_BYTES;
             self.lane.report(LaneReport::Unreadable(member, sector, sectors));
         }

@@ -2,7 +2,7 @@
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Check, Job, Kind};
+use super::job::{Check, Job, JobKind};
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
@@ -106,9 +106,9 @@ impl Array {
     /// Begins with a unit.
     fn start_work(&mut self, place: u64, unit: Unit, work: Work) {
         let kind = match work {
-            Work::Compare(fix) => Kind::Check(Check::new(unit, fix)),
-            Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
-            Work::Verify(target) => Kind::Verify { unit, target },
+            Work::Compare(fix) => JobKind::Check(Check::new(unit, fix)),
+            Work::Rebuild(targets) => JobKind::Rebuild { unit, targets },
+            Work::Verify(target) => JobKind::Verify { unit, target },
             // Spares are members here while they are copied to.
             Work::Copy => {
                 let done = Done::Failed;

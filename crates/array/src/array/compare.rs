@@ -6,17 +6,17 @@
 //! strip held. Such a strip is left as it is, unless a second parity vouches for what the first
 //! says.
 
-use super::job::{Check, Compared, Comparison, Job, Kind, too_high_to_tell};
+use super::job::{Check, Compared, Comparison, Job, JobKind, too_high_to_tell};
 use super::planning::Planner;
 use crate::action::Checked;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::parity::StripeView;
 use crate::plan::parity_sync::{self, Target};
-use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
+use crate::plan::{MemberPlace, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{MemberId, RequestError, SECTOR_BYTES};
 
 /// The way to treat a unit.
-pub(super) enum Step {
+pub(super) enum ComparisonStep {
     Compare(Plan, Compared),
     /// There is nothing to compare; this brings it in line.
     Write(Plan),
@@ -27,7 +27,7 @@ pub(super) enum Step {
     MendFirst(Plan, Vec<Unread>),
 }
 
-impl Step {
+impl ComparisonStep {
     /// Begins the comparison of a job with this step.
     pub(super) fn begin(self, job: &mut Job) -> Plan {
         let (plan, state) = match self {
@@ -36,7 +36,7 @@ impl Step {
             Self::MendFirst(plan, trusted) => (plan, Comparison::Mends(trusted)),
             Self::Alone => (Plan::default(), Comparison::Alone),
         };
-        if let Kind::Check(check) = &mut job.kind {
+        if let JobKind::Check(check) = &mut job.kind {
             check.state = state;
         }
         plan
@@ -47,14 +47,14 @@ impl Step {
 const UNREAD: RequestError = RequestError::Medium;
 
 /// Result of a comparison, and the plan that is to follow.
-pub(super) struct Outcome {
+pub(super) struct ComparisonOutcome {
     /// The difference, where that is told.
     pub(super) mismatch: Option<Mismatch>,
     /// Its repair, if that is asked for.
     pub(super) plan: Option<Plan>,
 }
 
-impl Outcome {
+impl ComparisonOutcome {
     const fn plan(plan: Option<Plan>) -> Self {
         Self { mismatch: None, plan }
     }
@@ -70,8 +70,12 @@ pub(super) struct Mismatch {
 
 impl Planner<'_> {
     /// Returns the first step of a job that compares a unit.
-    pub(super) fn check(&self, job: &Job, taken: &mut Taken) -> Result<Step, RequestError> {
-        let Kind::Check(check) = &job.kind else { return Ok(Step::Alone) };
+    pub(super) fn check(
+        &self,
+        job: &Job,
+        taken: &mut Taken,
+    ) -> Result<ComparisonStep, RequestError> {
+        let JobKind::Check(check) = &job.kind else { return Ok(ComparisonStep::Alone) };
         if self.map.has_parity() {
             self.check_stripe(job, check, taken)
         } else {
@@ -84,7 +88,7 @@ impl Planner<'_> {
         job: &Job,
         check: &Check,
         taken: &mut Taken,
-    ) -> Result<Step, RequestError> {
+    ) -> Result<ComparisonStep, RequestError> {
         let Check { unit, fix, again, .. } = *check;
         let rows = Rows::new(0, unit.sectors);
         let mut view = self.stripe_view(unit, &job.avoid);
@@ -92,7 +96,7 @@ impl Planner<'_> {
         if lost.is_empty() {
             let check = parity_sync::check(&view, rows, taken);
             let compared = Compared::Parity { strips: check.strips, missing: None };
-            return Ok(Step::Compare(check.plan, compared));
+            return Ok(ComparisonStep::Compare(check.plan, compared));
         }
         if too_high(unit, view.cells.iter()) {
             return Err(UNREAD);
@@ -109,7 +113,7 @@ impl Planner<'_> {
         {
             let check = parity_sync::vouch(&view, strip, rows, taken).map_err(unread)?;
             let compared = Compared::Parity { strips: check.strips, missing: Some(strip) };
-            return Ok(Step::Compare(check.plan, compared));
+            return Ok(ComparisonStep::Compare(check.plan, compared));
         }
         let untold = !self.keeper.in_step(unit.start, unit.end()) && lost.iter().any(is_data);
         if again || untold && fix == Fix::Nothing {
@@ -133,7 +137,7 @@ impl Planner<'_> {
         view.sums_count |= sums_count;
         let trusted = if untold { self.unread_of(job, unit) } else { Vec::new() };
         let plan = parity_sync::rebuild(&view, &targets, rows, taken).map_err(unread)?;
-        Ok(Step::MendFirst(plan, trusted))
+        Ok(ComparisonStep::MendFirst(plan, trusted))
     }
 
     /// Returns the first step for a unit of which something is lost.
@@ -142,7 +146,7 @@ impl Planner<'_> {
         view: &StripeView,
         rows: Rows,
         taken: &mut Taken,
-    ) -> Result<Step, RequestError> {
+    ) -> Result<ComparisonStep, RequestError> {
         let lost = view.lost();
         let held = |strip: &usize| {
             !self.keeper.is_vouched_for() || view.cells[*strip].unreadable.is_some()
@@ -152,7 +156,7 @@ impl Planner<'_> {
         match untold[..] {
             [] => {
                 let plan = parity_sync::resync_degraded(view, rows, taken);
-                plan.map(Step::Write).map_err(|Unrecoverable| UNREAD)
+                plan.map(ComparisonStep::Write).map_err(|Unrecoverable| UNREAD)
             }
             [strip] if lost.len() == 1 && view.sums_of(strip) > 1 => {
                 vouch(view, strip, rows, taken)
@@ -166,7 +170,7 @@ impl Planner<'_> {
         job: &Job,
         check: &Check,
         taken: &mut Taken,
-    ) -> Result<Step, RequestError> {
+    ) -> Result<ComparisonStep, RequestError> {
         let Check { unit, fix, again, .. } = *check;
         let rows = Rows::new(0, unit.sectors);
         let copies: Vec<RoleView> =
@@ -175,7 +179,7 @@ impl Planner<'_> {
         if nothing || too_high(unit, copies.iter()) {
             return Err(UNREAD);
         }
-        let unread: Vec<Place> = copies
+        let unread: Vec<MemberPlace> = copies
             .iter()
             .filter(|copy| copy.reader.is_none() && copy.unreadable.is_some())
             .flat_map(|copy| copy.writers.into_iter().flatten())
@@ -186,23 +190,29 @@ impl Planner<'_> {
             }
             let plan = mirror::rebuild(&copies, &unread, rows, taken);
             let plan = plan.map_err(|Unrecoverable| UNREAD)?;
-            return Ok(Step::MendFirst(plan, Vec::new()));
+            return Ok(ComparisonStep::MendFirst(plan, Vec::new()));
         }
         // Which of several copies is wrong can only be told of all pairs.
         let pairs = fix != Fix::Resync && u64::from(unit.sectors) <= BLOCK_SECTORS;
         Ok(match mirror::check(&copies, rows, pairs, taken) {
             Some(check) => {
                 let compared = Compared::Mirror { copies: check.copies, unread: check.unread };
-                Step::Compare(check.plan, compared)
+                ComparisonStep::Compare(check.plan, compared)
             }
-            None if fix == Fix::Resync => Step::Write(Plan::default()),
-            None => Step::Alone,
+            None if fix == Fix::Resync => ComparisonStep::Write(Plan::default()),
+            None => ComparisonStep::Alone,
         })
     }
 
     /// A unit was compared: what differs, and the plan of its repair if that is asked for.
-    pub(super) fn compared(&self, job: &Job, compared: Compared) -> Result<Outcome, RequestError> {
-        let Kind::Check(Check { unit, fix, .. }) = job.kind else { return Ok(Outcome::plan(None)) };
+    pub(super) fn compared(
+        &self,
+        job: &Job,
+        compared: Compared,
+    ) -> Result<ComparisonOutcome, RequestError> {
+        let JobKind::Check(Check { unit, fix, .. }) = job.kind else {
+            return Ok(ComparisonOutcome::plan(None));
+        };
         let differing: u64 =
             job.run.checked().iter().fold(0, |all, checked| all | checked.differs());
         let rows = Rows::new(0, unit.sectors);
@@ -212,9 +222,9 @@ impl Planner<'_> {
             Compared::Vouched { strip, strips } => {
                 let view = self.stripe_view(unit, &job.avoid);
                 let plan = parity_sync::restore(&view, strip, rows, &strips);
-                return Ok(Outcome::plan(Some(plan)));
+                return Ok(ComparisonOutcome::plan(Some(plan)));
             }
-            Compared::Parity { .. } if differing == 0 => return Ok(Outcome::plan(None)),
+            Compared::Parity { .. } if differing == 0 => return Ok(ComparisonOutcome::plan(None)),
             Compared::Parity { strips, missing } => {
                 let view = self.stripe_view(unit, &job.avoid);
                 if fix == Fix::Repair && missing.is_some_and(|strip| view.is_data(strip)) {
@@ -231,7 +241,7 @@ impl Planner<'_> {
             Compared::Mirror { copies, unread } if differing == 0 => {
                 let write = fix == Fix::Resync && !unread.is_empty();
                 let plan = write.then(|| mirror::mend(copies[0].buf, &unread, rows));
-                return Ok(Outcome::plan(plan));
+                return Ok(ComparisonOutcome::plan(plan));
             }
             Compared::Mirror { copies, .. }
                 if fix != Fix::Resync && copies.len() > 2 && too_high_to_tell(unit) =>
@@ -255,7 +265,7 @@ impl Planner<'_> {
             sectors: differing.count_ones() * Checked::BLOCK_BYTES / SECTOR_BYTES as u32,
             wrong,
         };
-        Ok(Outcome {
+        Ok(ComparisonOutcome {
             mismatch: (fix != Fix::Resync).then_some(mismatch),
             plan: (fix != Fix::Nothing).then_some(plan),
         })
@@ -292,9 +302,9 @@ fn vouch(
     strip: usize,
     rows: Rows,
     taken: &mut Taken,
-) -> Result<Step, RequestError> {
+) -> Result<ComparisonStep, RequestError> {
     let check = parity_sync::vouch(view, strip, rows, taken).map_err(|Unrecoverable| UNREAD)?;
-    Ok(Step::Compare(check.plan, Compared::Vouched { strip, strips: check.strips }))
+    Ok(ComparisonStep::Compare(check.plan, Compared::Vouched { strip, strips: check.strips }))
 }
 
 /// Something in a unit cannot be read, and it may be as little as a block of it.

@@ -1,6 +1,6 @@
 //! Data that a journal holds alone: how they come about, and go in place.
 
-use super::job::{Job, Kind, Write};
+use super::job::{Job, JobKind, UnitWrite};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::recording::Way;
@@ -18,7 +18,7 @@ impl Logging {
         index: usize,
         result: Result<(), RequestError>,
     ) -> bool {
-        let Kind::Write(Write { unit, .. }) = job.kind else { return false };
+        let JobKind::Write(UnitWrite { unit, .. }) = job.kind else { return false };
         let now = lane.keeper().now();
         if *job.way() == Way::Destage && result.is_err() {
             lane.dirty.put_off(unit, now);
@@ -26,7 +26,9 @@ impl Logging {
         if job.only_destages() {
             lane.dirty.destaged(unit);
         }
-        let Kind::Write(Write { way: Way::Back(pages), .. }) = &mut job.kind else { return false };
+        let JobKind::Write(UnitWrite { way: Way::Back(pages), .. }) = &mut job.kind else {
+            return false;
+        };
         let pages = std::mem::take(pages);
         let batch = if result.is_ok() { self.log.keep(index, pages.len()) } else { None };
         lane.dirty.admitted_over(index);
@@ -36,8 +38,8 @@ impl Logging {
     }
 
     /// The dirty pages of a unit are in place.
-    pub(super) fn destaged(&mut self, lane: &mut Lane, index: usize, kind: &Kind) {
-        let Kind::Write(Write { unit, .. }) = *kind else { return };
+    pub(super) fn destaged(&mut self, lane: &mut Lane, index: usize, kind: &JobKind) {
+        let JobKind::Write(UnitWrite { unit, .. }) = *kind else { return };
         let batches = lane.dirty.clean(unit);
         if !batches.is_empty() {
             let end = unit.end();

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::map::Map;
+use super::map::ArrayMap;
 use super::recording::{LeftPage, PageKey, Way};
 use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS};
 use crate::keeper::Unit;
@@ -41,7 +41,7 @@ pub(super) fn memory_bytes(journal_sectors: u64) -> u64 {
 
 /// A dirty page: where its data are, and the journal's batch that they are in.
 #[derive(Clone, Copy, Debug)]
-struct Page {
+struct DirtyPage {
     buf: Buf,
     batch: u64,
 }
@@ -65,7 +65,7 @@ pub(super) struct DirtyPages {
     free: Vec<Buf>,
     /// Pages of memory in all.
     all: usize,
-    pages: BTreeMap<PageKey, Page>,
+    pages: BTreeMap<PageKey, DirtyPage>,
     units: BTreeMap<u64, DirtyUnit>,
     /// The units, the oldest first.
     order: VecDeque<u64>,
@@ -226,7 +226,7 @@ impl DirtyPages {
         }
         let mut replaced = Vec::new();
         for LeftPage { key, buf } in pages {
-            if let Some(old) = self.pages.insert(key, Page { buf, batch }) {
+            if let Some(old) = self.pages.insert(key, DirtyPage { buf, batch }) {
                 self.free.push(old.buf);
                 replaced.push(old.batch);
             }
@@ -326,13 +326,13 @@ impl DirtyPages {
         self.units.keys().copied()
     }
 
-    fn of_unit(&self, start: u64) -> impl Iterator<Item = (&PageKey, &Page)> {
+    fn of_unit(&self, start: u64) -> impl Iterator<Item = (&PageKey, &DirtyPage)> {
         self.pages.range((start, 0, 0)..=(start, u32::MAX, u32::MAX))
     }
 
     /// The dirty pages of a unit, as its new contents.
     pub(super) fn segments(&self, unit: Unit) -> Vec<Segment> {
-        let segment = |((_, strip, row), page): (&PageKey, &Page)| Segment {
+        let segment = |((_, strip, row), page): (&PageKey, &DirtyPage)| Segment {
             index: *strip,
             rows: Rows::new(*row, *row + BLOCK_SECTORS as u32),
             source: Source::Buf(page.buf),
@@ -349,7 +349,7 @@ impl DirtyPages {
     /// where they are.
     pub(super) fn within<'a>(
         &'a self,
-        map: &'a Map,
+        map: &'a ArrayMap,
         sector: u64,
         sectors: u64,
     ) -> impl Iterator<Item = (Rows, Buf)> + 'a {

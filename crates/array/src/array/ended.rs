@@ -5,9 +5,9 @@
 
 use super::Array;
 use super::compare::Mismatch;
-use super::job::{Job, Kind, Write};
+use super::job::{Job, JobKind, UnitWrite};
 use super::jobs::JobEvent;
-use super::mending::Unread;
+use super::mending::UnreadMember;
 use super::recording::Way;
 use crate::action::Action;
 use crate::events::ArrayEvent;
@@ -71,32 +71,32 @@ impl Array {
             self.start_mending(&job, start, end);
         } else if !job.goes_on_in_blocks() {
             // Nobody could make up for what it could not read.
-            for Unread { member, fault } in job.unread.iter().copied() {
+            for UnreadMember { member, fault } in job.unread.iter().copied() {
                 let event = ArrayEvent::ReadFailed { member, fault };
                 self.lane.actions.push_back(Action::Notify(event));
             }
         }
         let Self { lane, requests, jobs, .. } = self;
         match &job.kind {
-            Kind::Write(Write { requests: waiting, .. }) => {
+            JobKind::Write(UnitWrite { requests: waiting, .. }) => {
                 for request in waiting {
                     requests.piece_done(lane, jobs, *request, result);
                 }
                 jobs.keep_memory(job);
             }
-            Kind::MirrorWrite { request, .. } => {
+            JobKind::MirrorWrite { request, .. } => {
                 requests.piece_done(lane, jobs, *request, result);
                 jobs.keep_memory(job);
             }
-            Kind::ZeroStripes { request, .. } | Kind::Read { request, .. } => {
+            JobKind::ZeroStripes { request, .. } | JobKind::Read { request, .. } => {
                 requests.piece_done(lane, jobs, *request, result)
             }
-            Kind::Mend { unit, target, fault } => {
+            JobKind::Mend { unit, target, fault } => {
                 self.mending.end(*target, *unit);
                 self.lane.report(LaneReport::Mended(*target, *fault, result.is_ok()));
                 self.carry_out();
             }
-            Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
+            JobKind::Rebuild { .. } | JobKind::Check { .. } | JobKind::Verify { .. } => {
                 self.work_done(job, result);
             }
         }
@@ -113,7 +113,7 @@ impl Array {
             return;
         }
         let unit = Unit { start, sectors: (end - start) as u32 };
-        for Unread { member: id, fault } in job.unread.iter().copied() {
+        for UnreadMember { member: id, fault } in job.unread.iter().copied() {
             // Who asked for the same meanwhile did not find another error.
             if self.mending.is_known(id, unit) {
                 continue;
@@ -123,7 +123,7 @@ impl Array {
             if !self.lane.keeper().is_worth_mending(id) {
                 continue;
             }
-            let mut mend = Job::new(Kind::Mend { unit, target: id, fault }, false);
+            let mut mend = Job::new(JobKind::Mend { unit, target: id, fault }, false);
             mend.avoid.push(id);
             self.mending.begin(id, unit);
             self.jobs.start(mend);
@@ -136,15 +136,15 @@ impl Array {
             return;
         }
         match &job.kind {
-            Kind::Write(Write { way: Way::Back(_), .. }) => {}
-            Kind::Write(Write { unit, segments, .. }) => {
+            JobKind::Write(UnitWrite { way: Way::Back(_), .. }) => {}
+            JobKind::Write(UnitWrite { unit, segments, .. }) => {
                 for Segment { rows, .. } in segments {
                     let start = unit.start + u64::from(rows.start);
                     let end = unit.start + u64::from(rows.end);
                     self.lane.report(LaneReport::Fitting(start, end));
                 }
             }
-            Kind::ZeroStripes { start, end, .. } => {
+            JobKind::ZeroStripes { start, end, .. } => {
                 self.lane.report(LaneReport::Fitting(*start, *end))
             }
             _ => {}

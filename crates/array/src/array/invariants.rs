@@ -3,7 +3,7 @@
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Job, Kind, Stage, Write};
+use super::job::{Job, JobKind, JobStage, UnitWrite};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::recording::Way;
@@ -15,7 +15,7 @@ use crate::keeper::Carried;
 
 /// Counts, for each waiting part, the I/O, computations and writes without room that it waits for.
 #[derive(Default)]
-struct Waiting {
+struct WaitCounts {
     /// By index.
     jobs: Vec<usize>,
     requests: Vec<usize>,
@@ -38,7 +38,7 @@ impl Array {
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
             let (start, end) = job.kind.range();
-            job.write_begun().then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
+            job.write_begun().then_some((start, end, !matches!(job.stage, JobStage::Metadata(_))))
         };
         let unit_sectors = self.lane.map.unit_sectors();
         let destages = self.lane.destages().then(|| self.lane.dirty.units());
@@ -46,7 +46,10 @@ impl Array {
             destages.into_iter().flatten().map(|start| (start, start + unit_sectors, false));
         let writes: Vec<_> = self.jobs.iter().filter_map(begun).chain(dirty).collect();
         let works = |job: &Job| {
-            matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })
+            matches!(
+                job.kind,
+                JobKind::Rebuild { .. } | JobKind::Check { .. } | JobKind::Verify { .. }
+            )
         };
         self.lane.keeper().invariants(Carried {
             writers: self.requests.writers(),
@@ -62,10 +65,10 @@ impl Array {
         (self.requests.in_flight(), self.lane.ios.on_members())
     }
 
-    fn who_waits(&self) -> Waiting {
+    fn who_waits(&self) -> WaitCounts {
         let room = || Vec::with_capacity(32);
         let mut waiting =
-            Waiting { jobs: room(), requests: room(), members: room(), ..Waiting::default() };
+            WaitCounts { jobs: room(), requests: room(), members: room(), ..WaitCounts::default() };
         for (owner, member) in self.lane.ios.owners() {
             if owner != Owner::Nobody {
                 waiting.ios += 1;
@@ -77,22 +80,22 @@ impl Array {
         self.put_offs.0.iter().for_each(|put_off| waiting.count(put_off.owner));
         for (_, job) in self.jobs.iter() {
             match &job.kind {
-                Kind::Write(Write { requests, .. }) => {
+                JobKind::Write(UnitWrite { requests, .. }) => {
                     requests.iter().for_each(|request| add(&mut waiting.requests, *request));
                 }
-                Kind::MirrorWrite { request, .. }
-                | Kind::ZeroStripes { request, .. }
-                | Kind::Read { request, .. } => add(&mut waiting.requests, *request),
-                Kind::Rebuild { .. }
-                | Kind::Mend { .. }
-                | Kind::Verify { .. }
-                | Kind::Check { .. } => {}
+                JobKind::MirrorWrite { request, .. }
+                | JobKind::ZeroStripes { request, .. }
+                | JobKind::Read { request, .. } => add(&mut waiting.requests, *request),
+                JobKind::Rebuild { .. }
+                | JobKind::Mend { .. }
+                | JobKind::Verify { .. }
+                | JobKind::Check { .. } => {}
             }
         }
         waiting
     }
 
-    fn queues_are_right(&self, waiting: &Waiting) -> Result<(), String> {
+    fn queues_are_right(&self, waiting: &WaitCounts) -> Result<(), String> {
         if waiting.ios != self.lane.ios.in_flight {
             let counted = self.lane.ios.in_flight;
             return Err(format!("{} I/Os in flight, counted {counted}", waiting.ios));
@@ -110,7 +113,7 @@ impl Array {
         if self.jobs.open_units.iter().any(|open| grows(open).is_none()) {
             return Err("a unit grows that no job writes".to_owned());
         }
-        let mends = self.jobs.iter().filter(|(_, job)| matches!(job.kind, Kind::Mend { .. }));
+        let mends = self.jobs.iter().filter(|(_, job)| matches!(job.kind, JobKind::Mend { .. }));
         if mends.count() != self.mending.len() {
             return Err(format!("{} units are mended, without as many jobs", self.mending.len()));
         }
@@ -138,7 +141,7 @@ pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
 }
 
 /// All scratch is free, or with somebody.
-fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> {
+fn scratch_is_somewhere(array: &Array, waiting: &WaitCounts) -> Result<(), String> {
     let taken = array.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
     let strips: u64 = taken.map(|taken| taken.bytes()).sum();
     let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
@@ -170,8 +173,8 @@ fn jobs_hold_locks(jobs: &Jobs) -> Result<(), String> {
     let mut held = 0;
     for (index, job) in jobs.iter() {
         let expected = match job.stage {
-            Stage::Staged => None,
-            stage => Some((job.kind.range(), stage != Stage::Locking)),
+            JobStage::Staged => None,
+            stage => Some((job.kind.range(), stage != JobStage::Locking)),
         };
         let found = jobs.locks.held_by(index);
         if found != expected {
@@ -187,19 +190,19 @@ fn jobs_hold_locks(jobs: &Jobs) -> Result<(), String> {
 }
 
 /// Each job waits for something that is to come.
-fn jobs_wait(jobs: &Jobs, log: &WriteLog, lane: &Lane, waiting: &Waiting) -> Result<(), String> {
+fn jobs_wait(jobs: &Jobs, log: &WriteLog, lane: &Lane, waiting: &WaitCounts) -> Result<(), String> {
     for (index, job) in jobs.iter() {
         let ios = waiting.jobs.get(index).copied().unwrap_or(0);
         let waits = match job.stage {
-            Stage::Staged => jobs.staged.contains(&index),
-            Stage::Locking => true,
-            Stage::Metadata(write) => {
+            JobStage::Staged => jobs.staged.contains(&index),
+            JobStage::Locking => true,
+            JobStage::Metadata(write) => {
                 jobs.meta_waiters.contains(&index) && !lane.keeper().may_start(write)
             }
-            Stage::Scratch => jobs.scratch_waiters.contains(&index),
-            Stage::Room => jobs.room_waiters.contains(&index),
-            Stage::Running => ios > 0 && ios == job.run.pending(),
-            Stage::Recording => log.waits_for(lane, index),
+            JobStage::Scratch => jobs.scratch_waiters.contains(&index),
+            JobStage::Room => jobs.room_waiters.contains(&index),
+            JobStage::Running => ios > 0 && ios == job.run.pending(),
+            JobStage::Recording => log.waits_for(lane, index),
         };
         if !waits {
             let counted = job.run.pending();
@@ -211,7 +214,7 @@ fn jobs_wait(jobs: &Jobs, log: &WriteLog, lane: &Lane, waiting: &Waiting) -> Res
 }
 
 /// The pieces of each request are those under way.
-fn pieces_are_counted(requests: &Requests, waiting: &Waiting) -> Result<(), String> {
+fn pieces_are_counted(requests: &Requests, waiting: &WaitCounts) -> Result<(), String> {
     if requests.in_flight() > MAX_REQUESTS {
         return Err("more requests than there may be".to_owned());
     }
@@ -227,7 +230,7 @@ fn pieces_are_counted(requests: &Requests, waiting: &Waiting) -> Result<(), Stri
     Ok(())
 }
 
-impl Waiting {
+impl WaitCounts {
     fn count(&mut self, owner: Owner) {
         match owner {
             Owner::PlainRead(read) => add(&mut self.requests, read.request),

@@ -91,7 +91,7 @@ pub(crate) struct PlainRead {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct IoEntry {
     pub(super) owner: Owner,
     /// `None`: a computation.
     pub(super) member: Option<(MemberId, IoOp)>,
@@ -101,7 +101,7 @@ pub(super) struct Entry {
 /// byte of an id is left to [`crate::stack`].
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
-    entries: Slab<(u64, Entry)>,
+    entries: Slab<(u64, IoEntry)>,
     generation: u64,
     /// The number of those that somebody waits for.
     pub(crate) in_flight: usize,
@@ -117,12 +117,12 @@ impl Ios {
     /// `member`: `None` for a computation.
     pub(super) fn insert(&mut self, owner: Owner, member: Option<(MemberId, IoOp)>) -> IoId {
         self.generation = (self.generation + 1) & 0xff_ffff;
-        let index = self.entries.insert((self.generation, Entry { owner, member }));
+        let index = self.entries.insert((self.generation, IoEntry { owner, member }));
         self.in_flight += 1;
         IoId(self.generation << 32 | index as u64)
     }
 
-    pub(super) fn remove(&mut self, io: IoId) -> Entry {
+    pub(super) fn remove(&mut self, io: IoId) -> IoEntry {
         let index = (io.0 & 0xffff_ffff) as usize;
         let (generation, entry) =
             self.entries.try_remove(index).expect("an answer for an I/O in flight");
@@ -139,7 +139,7 @@ impl Ios {
 
     /// Lists the I/O on this member that somebody waits for.
     fn waiting_on(&self, id: MemberId) -> impl Iterator<Item = IoId> + '_ {
-        let waiting = move |entry: &Entry| {
+        let waiting = move |entry: &IoEntry| {
             entry.owner != Owner::Nobody && entry.member.is_some_and(|(member, _)| member == id)
         };
         self.entries

@@ -8,7 +8,7 @@
 //!                                    └─ a read failed: plan again without that member
 //! ```
 
-use super::map::Map;
+use super::map::ArrayMap;
 use super::mending;
 use super::recording::{LogKind, Recorded, Way, recorded_strips};
 use super::scratch::{PAGE_BYTES, UNIT_BYTES};
@@ -17,14 +17,14 @@ use crate::events::Fault;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
-use crate::plan::{RoleView, Run, Strips, Taken};
+use crate::plan::{RoleView, Run, ScratchStrips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
 /// The purpose of a job.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum JobKind {
     /// New contents for parts of one unit of a stripe with parity.
-    Write(Write),
+    Write(UnitWrite),
     /// New contents for a range of a mirror.
     MirrorWrite { request: usize, sector: u64, sectors: u64, source: Source },
     /// Zeroes for whole stripes with parity.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 
 /// A write of parts of one unit. The write grows until it is planned.
 #[derive(Clone, Debug)]
-pub(crate) struct Write {
+pub(crate) struct UnitWrite {
     pub(crate) unit: Unit,
     pub(crate) segments: Vec<Segment>,
     pub(crate) requests: Vec<usize>,
@@ -93,11 +93,11 @@ pub(crate) enum Comparison {
     Alone,
 }
 
-impl Kind {
+impl JobKind {
     /// The range of sync space a job locks.
     pub(super) fn range(&self) -> (u64, u64) {
         match *self {
-            Self::Write(Write { unit, .. })
+            Self::Write(UnitWrite { unit, .. })
             | Self::Rebuild { unit, .. }
             | Self::Mend { unit, .. }
             | Self::Verify { unit, .. }
@@ -117,9 +117,9 @@ impl Kind {
     }
 
     /// Strips of scratch a job of this kind may take.
-    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
+    pub(super) fn strips_needed(&self, map: &ArrayMap, log: LogKind) -> usize {
         match self {
-            Self::Write(Write { way: Way::Back(_), .. }) => 0,
+            Self::Write(UnitWrite { way: Way::Back(_), .. }) => 0,
             Self::Write(_) if log == LogKind::Journal => {
                 recorded_strips(map.geometry.raid_disks() as usize)
             }
@@ -139,7 +139,7 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum JobStage {
     Staged,
     Locking,
     /// The members are to know of this write.
@@ -167,14 +167,14 @@ pub(crate) enum Compared {
 /// An operation in flight.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) kind: Kind,
+    pub(crate) kind: JobKind,
     pub(crate) fua: bool,
-    pub(crate) stage: Stage,
+    pub(crate) stage: JobStage,
     pub(crate) run: Run,
     pub(crate) taken: Option<Taken>,
     /// Members not to read from, and those of them whose medium failed and wants rewriting.
     pub(crate) avoid: Vec<MemberId>,
-    pub(crate) unread: Vec<mending::Unread>,
+    pub(crate) unread: Vec<mending::UnreadMember>,
     pub(crate) write_failed: Option<RequestError>,
     /// Where in sync space background work has it in its books.
     pub(crate) place: u64,
@@ -183,11 +183,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(kind: Kind, fua: bool) -> Self {
+    pub(crate) fn new(kind: JobKind, fua: bool) -> Self {
         Self {
             kind,
             fua,
-            stage: Stage::Staged,
+            stage: JobStage::Staged,
             run: Run::default(),
             taken: None,
             avoid: Vec::new(),
@@ -199,26 +199,26 @@ impl Job {
     }
 
     /// The write of a unit that it is, if it is one.
-    pub(super) const fn write(&self) -> Option<&Write> {
-        if let Kind::Write(write) = &self.kind { Some(write) } else { None }
+    pub(super) const fn write(&self) -> Option<&UnitWrite> {
+        if let JobKind::Write(write) = &self.kind { Some(write) } else { None }
     }
 
     /// The same, to be changed.
-    pub(super) const fn write_mut(&mut self) -> Option<&mut Write> {
-        if let Kind::Write(write) = &mut self.kind { Some(write) } else { None }
+    pub(super) const fn write_mut(&mut self) -> Option<&mut UnitWrite> {
+        if let JobKind::Write(write) = &mut self.kind { Some(write) } else { None }
     }
 
     /// Returns how it is carried out.
     pub(super) const fn way(&self) -> &Way {
         match &self.kind {
-            Kind::Write(write) => &write.way,
+            JobKind::Write(write) => &write.way,
             _ => &Way::Through,
         }
     }
 
     /// Takes out the strips that were read of a unit and are compared now.
     pub(super) fn take_compared(&mut self) -> Option<Compared> {
-        let Kind::Check(check) = &mut self.kind else { return None };
+        let JobKind::Check(check) = &mut self.kind else { return None };
         match std::mem::take(&mut check.state) {
             Comparison::Compares(compared) => Some(compared),
             state => {
@@ -229,28 +229,32 @@ impl Job {
     }
 
     /// Returns the memory that a plan for it is made with, once it has these strips.
-    pub(super) fn taken(&self, strips: Strips, answers: Answers) -> Taken {
+    pub(super) fn taken(&self, strips: ScratchStrips, answers: Answers) -> Taken {
         Taken::in_parts(strips, self.kind.part_bytes(), answers)
     }
 
     /// Changes user data, so the superblocks and the bitmap must say so first.
     pub(super) const fn writes_data(&self) -> bool {
-        matches!(self.kind, Kind::Write(_) | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. })
+        matches!(
+            self.kind,
+            JobKind::Write(_) | JobKind::MirrorWrite { .. } | JobKind::ZeroStripes { .. }
+        )
     }
 
     /// Returns the changes that this log is to have before they are carried out.
     pub(super) fn recorded(&self, log: LogKind) -> Option<Recorded<'_>> {
         match (log, &self.kind) {
-            (LogKind::PartialParity | LogKind::Journal, Kind::Write(write)) => {
-                let Write { unit, segments, whole_blocks, way, .. } = write;
+            (LogKind::PartialParity | LogKind::Journal, JobKind::Write(write)) => {
+                let UnitWrite { unit, segments, whole_blocks, way, .. } = write;
                 let segments = whole_blocks.as_ref().unwrap_or(segments);
                 let sums = &self.run.plan().sums;
                 Some(Recorded::Write { start: unit.start, segments, sums, way })
             }
-            (LogKind::PartialParity | LogKind::Journal, &Kind::ZeroStripes { start, end, .. }) => {
-                Some(Recorded::Zeroes { start, end })
-            }
-            (LogKind::PartialParity, Kind::Rebuild { targets, .. }) => {
+            (
+                LogKind::PartialParity | LogKind::Journal,
+                &JobKind::ZeroStripes { start, end, .. },
+            ) => Some(Recorded::Zeroes { start, end }),
+            (LogKind::PartialParity, JobKind::Rebuild { targets, .. }) => {
                 Some(Recorded::Rebuilt { targets })
             }
             _ => None,
@@ -264,13 +268,15 @@ impl Job {
 
     /// Returns whether the keeper's books have it as a write that has begun.
     pub(super) const fn write_begun(&self) -> bool {
-        self.writes_data() && !matches!(self.stage, Stage::Staged | Stage::Locking)
+        self.writes_data() && !matches!(self.stage, JobStage::Staged | JobStage::Locking)
     }
 
     /// Returns whether this is a unit that, not done as a whole, is done block by block.
     pub(super) fn goes_on_in_blocks(&self) -> bool {
         match self.kind {
-            Kind::Rebuild { unit, .. } | Kind::Check(Check { unit, .. }) => too_high_to_tell(unit),
+            JobKind::Rebuild { unit, .. } | JobKind::Check(Check { unit, .. }) => {
+                too_high_to_tell(unit)
+            }
             _ => false,
         }
     }
@@ -278,7 +284,7 @@ impl Job {
     /// Returns whether this is a read into the buffer of a request.
     pub(super) fn reads_into(&self, op: IoOp) -> bool {
         match (&self.kind, op) {
-            (Kind::Read { buf, .. }, IoOp::Read { buf: to, .. }) => buf.overlaps(to),
+            (JobKind::Read { buf, .. }, IoOp::Read { buf: to, .. }) => buf.overlaps(to),
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::io::Owner;
-use super::job::{Job, Kind, Write};
+use super::job::{Job, JobKind, UnitWrite};
 use super::lane::Lane;
 use super::recording::LogKind;
 use crate::keeper::Unit;
@@ -35,7 +35,7 @@ pub(super) fn read(lane: &mut Lane, job: &mut Job, index: usize, which: Range<us
 /// own.
 fn written_unit(lane: &Lane, job: &Job) -> Option<Unit> {
     match &job.kind {
-        Kind::Write(Write { unit, .. }) if lane.log != LogKind::Journal => Some(*unit),
+        JobKind::Write(UnitWrite { unit, .. }) if lane.log != LogKind::Journal => Some(*unit),
         _ => None,
     }
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 
-use super::compare::{Mismatch, Outcome};
+use super::compare::{ComparisonOutcome, Mismatch};
 use super::io::Owner;
-use super::job::{Job, Kind, Stage, Write};
+use super::job::{Job, JobKind, JobStage, UnitWrite};
 use super::job_io::{has_read, read, write};
 use super::lane::Lane;
 use super::locks::Locks;
-use super::map::Map;
+use super::map::ArrayMap;
 use super::recording::{LogKind, Way, is_consecutive};
 use super::spare::Spare;
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{Next, Plan, Run, Stage as RunStage};
+use crate::plan::{Plan, PlanNext, PlanStage as RunStage, Run};
 use crate::{Instant, MemberId, RequestError};
 
 /// The next step that the array is to take for a job.
@@ -87,8 +87,8 @@ impl Jobs {
             let planned = plan.reads.iter().chain(&plan.writes).any(|io| io.member == id);
             planned
                 || match &job.kind {
-                    Kind::Rebuild { targets, .. } => targets.contains(&id),
-                    Kind::Mend { target, .. } | Kind::Verify { target, .. } => *target == id,
+                    JobKind::Rebuild { targets, .. } => targets.contains(&id),
+                    JobKind::Mend { target, .. } | JobKind::Verify { target, .. } => *target == id,
                     _ => false,
                 }
         })
@@ -112,7 +112,7 @@ impl Jobs {
     ) -> usize {
         if let Some(&open) = self.open_units.get(&unit.start) {
             let job = &mut self.table[open];
-            if let Kind::Write(Write { segments, requests, .. }) = &mut job.kind
+            if let JobKind::Write(UnitWrite { segments, requests, .. }) = &mut job.kind
                 && !segments.iter().any(|held| overlap(held, &segment))
             {
                 segments.push(segment);
@@ -125,7 +125,7 @@ impl Jobs {
             }
         }
         let mut kind = self.spare.write(unit);
-        if let Kind::Write(write) = &mut kind {
+        if let JobKind::Write(write) = &mut kind {
             write.segments.push(segment);
             write.requests.push(request);
             write.hold_until = hold_until;
@@ -168,7 +168,7 @@ impl Jobs {
         let Self { table, ready, meta_waiters, .. } = self;
         meta_waiters.retain(|index| {
             let waits = matches!(table[*index].stage,
-                Stage::Metadata(write) if !lane.keeper().may_start(write));
+                JobStage::Metadata(write) if !lane.keeper().may_start(write));
             if !waits {
                 ready.push_back(*index);
             }
@@ -177,7 +177,7 @@ impl Jobs {
     }
 
     /// Puts a job on its way that brings the dirty pages of a unit in place.
-    pub(super) fn start_destaging(&mut self, map: &Map, start: u64) {
+    pub(super) fn start_destaging(&mut self, map: &ArrayMap, start: u64) {
         let unit = Unit { start, sectors: map.unit_sectors() as u32 };
         let kind = self.spare.write(unit);
         self.start(Job::new(kind, false));
@@ -196,17 +196,17 @@ impl Jobs {
     /// Takes a job as far as it goes without waiting.
     pub(super) fn advance(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         match self.get(index).stage {
-            Stage::Staged => {
+            JobStage::Staged => {
                 let (start, end) = self.get(index).kind.range();
-                self.get_mut(index).stage = Stage::Locking;
+                self.get_mut(index).stage = JobStage::Locking;
                 if !self.locks.request(start, end, index) {
                     return None;
                 }
                 self.locked(lane, index)
             }
-            Stage::Locking => self.locked(lane, index),
-            Stage::Metadata(_) | Stage::Room | Stage::Scratch => self.plan(lane, index),
-            Stage::Running | Stage::Recording => None,
+            JobStage::Locking => self.locked(lane, index),
+            JobStage::Metadata(_) | JobStage::Room | JobStage::Scratch => self.plan(lane, index),
+            JobStage::Running | JobStage::Recording => None,
         }
     }
 
@@ -219,7 +219,7 @@ impl Jobs {
         if job.writes_data() {
             let (start, end) = job.kind.range();
             let begun = lane.begin_write(start, end);
-            job.stage = Stage::Metadata(begun.number);
+            job.stage = JobStage::Metadata(begun.number);
             if !begun.may_start {
                 self.meta_waiters.push(index);
                 return None;
@@ -230,7 +230,7 @@ impl Jobs {
 
     /// A write grows no more.
     fn close(&mut self, index: usize) {
-        if let Kind::Write(Write { unit, .. }) = self.table[index].kind
+        if let JobKind::Write(UnitWrite { unit, .. }) = self.table[index].kind
             && self.open_units.get(&unit.start) == Some(&index)
         {
             self.open_units.remove(&unit.start);
@@ -240,14 +240,14 @@ impl Jobs {
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = &mut self.table[index];
-        if let Kind::Write(write) = &mut job.kind
+        if let JobKind::Write(write) = &mut job.kind
             && lane.log == LogKind::Journal
         {
             let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
             let healthy = lane.is_healthy();
             let Some(way) = lane.dirty.way(index, write.unit, &write.segments, healthy, full)
             else {
-                job.stage = Stage::Room;
+                job.stage = JobStage::Room;
                 self.room_waiters.push(index);
                 return None;
             };
@@ -256,7 +256,7 @@ impl Jobs {
         let needed = job.kind.strips_needed(&lane.map, lane.log);
         let destages = *job.way() == Way::Destage;
         let Some(strips) = lane.take_strips(needed, destages) else {
-            job.stage = Stage::Scratch;
+            job.stage = JobStage::Scratch;
             self.scratch_waiters.push_back(index);
             return None;
         };
@@ -264,9 +264,9 @@ impl Jobs {
         let job = &mut self.table[index];
         let mut taken = job.taken(strips, std::mem::take(&mut self.answers));
         let planner = lane.planner();
-        let planned = if lane.keeper().has_failed() && !matches!(job.kind, Kind::Read { .. }) {
+        let planned = if lane.keeper().has_failed() && !matches!(job.kind, JobKind::Read { .. }) {
             Err(RequestError::Failed)
-        } else if matches!(job.kind, Kind::Check { .. }) {
+        } else if matches!(job.kind, JobKind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| step.begin(job))
         } else {
             planner.plan(job, &mut taken, &mut self.spare, lane.pool.zero, lane.log)
@@ -276,7 +276,7 @@ impl Jobs {
         match planned {
             Ok(plan) => {
                 job.run = Run::new(plan);
-                job.stage = Stage::Running;
+                job.stage = JobStage::Running;
                 self.go_on(lane, index)
             }
             Err(error) => Some(JobEvent::Ended(index, Err(error))),
@@ -288,26 +288,26 @@ impl Jobs {
         loop {
             let job = self.get_mut(index);
             match job.run.advance() {
-                Next::Wait => return None,
-                Next::Read(which) => read(lane, job, index, which),
-                Next::Compute(compute) => {
+                PlanNext::Wait => return None,
+                PlanNext::Read(which) => read(lane, job, index, which),
+                PlanNext::Compute(compute) => {
                     has_read(lane, job);
                     lane.issue_compute(compute, Owner::Job(index));
                 }
-                Next::Write if lane.keeper().has_failed() && job.writes_data() => {
+                PlanNext::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
-                Next::Write if job.recorded(lane.log).is_some() => {
-                    job.stage = Stage::Recording;
+                PlanNext::Write if job.recorded(lane.log).is_some() => {
+                    job.stage = JobStage::Recording;
                     return Some(JobEvent::Record(index));
                 }
-                Next::Write => write(lane, job, index),
-                Next::Done if matches!(job.way(), Way::Back(_)) => {
-                    job.stage = Stage::Recording;
+                PlanNext::Write => write(lane, job, index),
+                PlanNext::Done if matches!(job.way(), Way::Back(_)) => {
+                    job.stage = JobStage::Recording;
                     return Some(JobEvent::Record(index));
                 }
-                Next::Done => return self.done(lane, index),
-                Next::Failed => return self.unread(lane, index),
+                PlanNext::Done => return self.done(lane, index),
+                PlanNext::Failed => return self.unread(lane, index),
             }
         }
     }
@@ -329,7 +329,7 @@ impl Jobs {
     /// Writes what a job has recorded, or need not record.
     pub(super) fn write(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        job.stage = Stage::Running;
+        job.stage = JobStage::Running;
         // Without the journal, what was acknowledged is in memory alone until it is in place.
         let over = lane.keeper().writes_over() && *job.way() != Way::Destage;
         if lane.keeper().has_failed() || over {
@@ -348,10 +348,10 @@ impl Jobs {
         let job = self.get_mut(index);
         if let Some(compared) = job.take_compared() {
             return match lane.planner().compared(job, compared) {
-                Ok(Outcome { mismatch: Some(mismatch), plan }) => {
+                Ok(ComparisonOutcome { mismatch: Some(mismatch), plan }) => {
                     Some(JobEvent::Differs(index, mismatch, plan))
                 }
-                Ok(Outcome { mismatch: None, plan }) => self.repair(lane, index, plan),
+                Ok(ComparisonOutcome { mismatch: None, plan }) => self.repair(lane, index, plan),
                 Err(error) => Some(JobEvent::Ended(index, Err(error))),
             };
         }
@@ -363,7 +363,8 @@ impl Jobs {
         if result.is_ok() && *job.way() == Way::Destage {
             return Some(JobEvent::Destaged(index));
         }
-        let again = matches!(job.kind, Kind::Mend { .. }) && job.run.stage() == RunStage::Writing;
+        let again =
+            matches!(job.kind, JobKind::Mend { .. }) && job.run.stage() == RunStage::Writing;
         if result.is_err() || !again {
             return Some(JobEvent::Ended(index, result));
         }

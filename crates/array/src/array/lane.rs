@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use super::dirty::DirtyPages;
 use super::io::{Ios, Owner};
-use super::map::Map;
+use super::map::ArrayMap;
 use super::planning::Planner;
 use super::recording::LogKind;
 use super::scratch::Pool;
 use super::stripe_cache::StripeCache;
 use crate::events::Fault;
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
-use crate::plan::Strips;
+use crate::plan::ScratchStrips;
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
 /// The lane of an array: the array owns it, and every part gets it as an argument. The parts
@@ -22,7 +22,7 @@ pub(super) struct Lane {
     keeper: Keeper,
     /// The number of the next write.
     next_write: u64,
-    pub(super) map: Map,
+    pub(super) map: ArrayMap,
     /// The demands of the log of writes on them.
     pub(super) log: LogKind,
     /// Pages of its journal that are not in place.
@@ -42,7 +42,7 @@ pub(super) struct BegunWrite {
 }
 
 impl Lane {
-    pub(super) fn new(keeper: Keeper, map: Map, pool: Pool) -> Self {
+    pub(super) fn new(keeper: Keeper, map: ArrayMap, pool: Pool) -> Self {
         Self {
             keeper,
             next_write: 0,
@@ -125,7 +125,7 @@ impl Lane {
     }
 
     /// Strips of scratch for a job: all there are but what jobs have, the cache gives its own back.
-    pub(super) fn take_strips(&mut self, count: usize, destages: bool) -> Option<Strips> {
+    pub(super) fn take_strips(&mut self, count: usize, destages: bool) -> Option<ScratchStrips> {
         let Self { pool, cache, .. } = self;
         let take = |pool: &mut Pool| {
             if destages { pool.take_to_destage(count) } else { pool.take(count) }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(crate) type Holder = usize;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LockEntry {
     start: u64,
     end: u64,
     holder: Holder,
@@ -17,14 +17,14 @@ struct Entry {
 /// All ranges held or waited for, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LockEntry>,
 }
 
 impl Locks {
     /// Asks for `[start, end)`. True: granted now. False: [`Locks::release`] will name the holder.
     pub(crate) fn request(&mut self, start: u64, end: u64, holder: Holder) -> bool {
         let granted = !self.entries.iter().any(|held| held.start < end && start < held.end);
-        self.entries.push_back(Entry { start, end, holder, granted });
+        self.entries.push_back(LockEntry { start, end, holder, granted });
         granted
     }
 

@@ -8,12 +8,12 @@ use crate::level::Level;
 
 /// The map of an array, constant while the array runs.
 #[derive(Debug)]
-pub(super) struct Map {
+pub(super) struct ArrayMap {
     pub(super) geometry: Geometry,
     pub(super) codes: Codes,
 }
 
-impl Map {
+impl ArrayMap {
     pub(super) const fn has_parity(&self) -> bool {
         matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
     }

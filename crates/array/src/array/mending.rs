@@ -6,7 +6,7 @@ use crate::keeper::Unit;
 
 /// A member that could not read a part of what a job asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadMember {
     pub(crate) member: MemberId,
     pub(crate) fault: Fault,
 }

@@ -58,7 +58,7 @@ use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 use full::PutOffs;
 use jobs::Jobs;
 use lane::Lane;
-use map::Map;
+use map::ArrayMap;
 use mending::Mending;
 use recording::recorded_strips;
 use requests::Requests;
@@ -136,7 +136,7 @@ impl Array {
         let mut config = config;
         let start_log = std::mem::take(&mut config.log);
         let keeper = Keeper::new(now, config, Box::new(space), Rules::local())?;
-        let map = Map { codes: Codes::new(&geometry), geometry };
+        let map = ArrayMap { codes: Codes::new(&geometry), geometry };
         let mut array = Self {
             lane: Lane::new(keeper, map, Pool::new(scratch, PAGES)),
             requests: Requests::new(),

@@ -2,8 +2,8 @@
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
 use super::dirty::DirtyPages;
-use super::job::{Job, Kind, Write};
-use super::map::Map;
+use super::job::{Job, JobKind, UnitWrite};
+use super::map::ArrayMap;
 use super::recording::{LeftPage, LogKind, Way};
 use super::scratch::PAGE_BYTES;
 use super::spare::Spare;
@@ -13,14 +13,14 @@ use crate::keeper::{KeeperView, Unit};
 use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::whole;
-use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
+use crate::plan::{MemberPlace, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, MemberId, RequestError, Role, SECTOR_BYTES};
 
 /// The inputs of plans: the members as they are now, and where bytes lie.
 #[derive(Clone, Copy)]
 pub(super) struct Planner<'a> {
     pub(super) keeper: KeeperView<'a>,
-    pub(super) map: &'a Map,
+    pub(super) map: &'a ArrayMap,
     pub(super) dirty: &'a DirtyPages,
 }
 
@@ -79,8 +79,8 @@ impl Planner<'_> {
         let Job { kind, avoid, fua, .. } = job;
         let fua = *fua;
         match kind {
-            Kind::Write(write) => {
-                let Write { unit, segments, whole_blocks, way, .. } = write;
+            JobKind::Write(write) => {
+                let UnitWrite { unit, segments, whole_blocks, way, .. } = write;
                 let mut view = self.stripe_view_in(memory.cells(), *unit, avoid);
                 view.recorded = match log {
                     LogKind::None => false,
@@ -107,23 +107,23 @@ impl Planner<'_> {
                 memory.keep_cells(view.cells);
                 plan.map_err(lost)
             }
-            Kind::MirrorWrite { sector, sectors, source, .. } => {
+            JobKind::MirrorWrite { sector, sectors, source, .. } => {
                 Ok(self.plan_mirror_write(memory.plan(), *sector, *sectors, *source, fua))
             }
-            Kind::ZeroStripes { start, end, unmap, .. } => {
+            JobKind::ZeroStripes { start, end, unmap, .. } => {
                 Ok(self.plan_zero_stripes(*start, *end, *unmap, fua))
             }
-            Kind::Read { sector, buf, prefer, .. } => {
+            JobKind::Read { sector, buf, prefer, .. } => {
                 self.plan_read(*sector, *buf, *prefer, avoid, taken).map_err(lost)
             }
-            Kind::Rebuild { unit, targets, .. } => {
+            JobKind::Rebuild { unit, targets, .. } => {
                 self.plan_rebuild(*unit, targets, avoid, taken).map_err(lost)
             }
-            Kind::Mend { unit, target, .. } => {
+            JobKind::Mend { unit, target, .. } => {
                 self.plan_rebuild(*unit, &[*target], avoid, taken).map_err(lost)
             }
-            Kind::Verify { unit, target } => self.plan_verify(*unit, *target, avoid, taken),
-            Kind::Check { .. } => Ok(Plan::default()),
+            JobKind::Verify { unit, target } => self.plan_verify(*unit, *target, avoid, taken),
+            JobKind::Check { .. } => Ok(Plan::default()),
         }
     }
 
@@ -216,7 +216,7 @@ impl Planner<'_> {
         }
         let copies: Vec<RoleView> =
             self.copies(unit.start, u64::from(unit.sectors), avoid).collect();
-        let places: Vec<Place> = copies
+        let places: Vec<MemberPlace> = copies
             .iter()
             .flat_map(|copy| copy.writers.into_iter().flatten())
             .filter(|place| targets.contains(&place.member))
@@ -268,7 +268,7 @@ impl Planner<'_> {
         target: MemberId,
         unproven: &[MemberId],
         taken: &mut Taken,
-    ) -> Result<(Place, Option<(Plan, Buf)>), RequestError> {
+    ) -> Result<(MemberPlace, Option<(Plan, Buf)>), RequestError> {
         let view = self.stripe_view(unit, unproven);
         let Target { strip, place } = self.target(&view, target).ok_or(RequestError::Failed)?;
         let known = view.parity_valid || view.cells[strip].reader.is_some();
@@ -284,7 +284,7 @@ impl Planner<'_> {
         target: MemberId,
         unproven: &[MemberId],
         taken: &mut Taken,
-    ) -> Result<(Place, Option<(Plan, Buf)>), RequestError> {
+    ) -> Result<(MemberPlace, Option<(Plan, Buf)>), RequestError> {
         let rows = Rows::new(0, unit.sectors);
         let sectors = u64::from(unit.sectors);
         let copies: Vec<RoleView> = self.copies(unit.start, sectors, unproven).collect();
@@ -315,9 +315,9 @@ impl Planner<'_> {
     }
 
     /// The member to read a mirrored range from: one that is at hand and least busy.
-    pub(super) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<Place> {
+    pub(super) fn choose_copy(&self, sector: u64, sectors: u64) -> Option<MemberPlace> {
         let in_step = self.keeper.in_step(sector, sector + sectors);
-        let mut best: Option<(u32, Place)> = None;
+        let mut best: Option<(u32, MemberPlace)> = None;
         for copy in 0..self.map.geometry.copies() {
             let strip = self.map.geometry.copy(sector, copy);
             let Some(place) =

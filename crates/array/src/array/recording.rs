@@ -1,6 +1,6 @@
 //! Changes that a log records: the values that jobs and their plans hand to it.
 
-use super::map::Map;
+use super::map::ArrayMap;
 use crate::assemble::StartLog;
 use crate::plan::parity::Segment;
 use crate::plan::{PlannedSum, Rows};
@@ -71,17 +71,17 @@ pub(super) struct LeftPage {
 
 impl LeftPage {
     /// Gives the page of this sector of the array its memory.
-    pub(super) fn of(map: &Map, sector: u64, buf: Buf) -> Self {
+    pub(super) fn of(map: &ArrayMap, sector: u64, buf: Buf) -> Self {
         Self { key: map.unit_place(sector), buf }
     }
 
     /// The rows of its unit, in sync space.
-    pub(super) fn unit_rows(&self, map: &Map) -> (u64, u64) {
+    pub(super) fn unit_rows(&self, map: &ArrayMap) -> (u64, u64) {
         (self.key.0, self.key.0 + map.unit_sectors())
     }
 
     /// Its first sector in the array.
-    pub(super) fn sector(&self, map: &Map) -> u64 {
+    pub(super) fn sector(&self, map: &ArrayMap) -> u64 {
         let (start, strip, row) = self.key;
         map.data_sector(start + u64::from(row), strip)
     }

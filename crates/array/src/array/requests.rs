@@ -7,7 +7,7 @@
 use slab::Slab;
 
 use super::io::{Owner, PlainRead};
-use super::job::{Job, Kind};
+use super::job::{Job, JobKind};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::recording::LogKind;
@@ -42,7 +42,7 @@ pub(crate) struct InFlight {
 
 /// The rest of a request that pieces are cut off: from where, and how much is left.
 #[derive(Clone, Copy)]
-struct Piece {
+struct RequestRest {
     request: usize,
     sector: u64,
     left: u64,
@@ -160,7 +160,7 @@ impl Requests {
                 return;
             }
             let sector = request.sector + cut;
-            let piece = Piece { request: index, sector, left };
+            let piece = RequestRest { request: index, sector, left };
             let done = match request.op {
                 Op::Read => self.read_piece(lane, jobs, piece, part(&request, cut, left)),
                 Op::Write { fua } => {
@@ -183,8 +183,14 @@ impl Requests {
         self.get_mut(index).pending += 1;
     }
 
-    fn read_piece(&mut self, lane: &mut Lane, jobs: &mut Jobs, piece: Piece, buf: Buf) -> u64 {
-        let Piece { request: index, sector, left } = piece;
+    fn read_piece(
+        &mut self,
+        lane: &mut Lane,
+        jobs: &mut Jobs,
+        piece: RequestRest,
+        buf: Buf,
+    ) -> u64 {
+        let RequestRest { request: index, sector, left } = piece;
         let sectors = left.min(lane.map.geometry.run(sector));
         let buf = buf.slice(0, (sectors * SECTOR_BYTES) as u32);
         self.add_piece(index);
@@ -254,7 +260,7 @@ impl Requests {
             let bytes = |count: u64| (count * SECTOR_BYTES) as u32;
             let buf = read.buf.slice(bytes(done), bytes(sectors));
             let request = read.request;
-            let kind = Kind::Read { request, sector, start, buf, prefer: failed };
+            let kind = JobKind::Read { request, sector, start, buf, prefer: failed };
             self.add_piece(read.request);
             jobs.start(Job::new(kind, false));
             done += sectors;
@@ -267,11 +273,11 @@ impl Requests {
         &mut self,
         lane: &mut Lane,
         jobs: &mut Jobs,
-        piece: Piece,
+        piece: RequestRest,
         buf: Option<Buf>,
         fua: bool,
     ) -> u64 {
-        let Piece { request: index, sector, left } = piece;
+        let RequestRest { request: index, sector, left } = piece;
         let run = left.min(lane.map.geometry.run(sector));
         let cut = |sectors: u64| match buf {
             Some(buf) => Source::Buf(buf.slice(0, (sectors * SECTOR_BYTES) as u32)),
@@ -299,7 +305,7 @@ impl Requests {
         self.add_piece(index);
         if lane.map.is_mirror() {
             let source = cut(run);
-            let kind = Kind::MirrorWrite { request: index, sector, sectors: run, source };
+            let kind = JobKind::MirrorWrite { request: index, sector, sectors: run, source };
             jobs.start(Job::new(kind, fua));
             return run;
         }
@@ -320,11 +326,11 @@ impl Requests {
         &mut self,
         lane: &mut Lane,
         jobs: &mut Jobs,
-        piece: Piece,
+        piece: RequestRest,
         fua: bool,
         unmap: bool,
     ) -> u64 {
-        let Piece { request: index, sector, left } = piece;
+        let RequestRest { request: index, sector, left } = piece;
         if lane.map.has_parity() {
             let chunk = u64::from(lane.map.geometry.chunk_sectors());
             let stripe = chunk * u64::from(lane.map.geometry.data_disks());
@@ -339,35 +345,34 @@ impl Requests {
                 let start = lane.map.parity_place(sector).1;
                 let end = start + stripes * chunk;
                 self.add_piece(index);
-                let kind = Kind::ZeroStripes { request: index, start, end, unmap };
+                let kind = JobKind::ZeroStripes { request: index, start, end, unmap };
                 jobs.start(Job::new(kind, fua));
                 return stripes * stripe;
             }
-            let to_stripe = Piece { left: left.min(stripe - sector % stripe), ..piece };
+            let to_stripe = RequestRest { left: left.min(stripe - sector % stripe), ..piece };
             return self.write_piece(lane, jobs, to_stripe, None, fua);
         }
         let sectors = left.min(lane.map.geometry.run(sector)).min(MAX_ZERO_SECTORS);
         self.add_piece(index);
         if lane.map.is_mirror() {
             let source = Source::Zeroes { unmap };
-            let kind = Kind::MirrorWrite { request: index, sector, sectors, source };
+            let kind = JobKind::MirrorWrite { request: index, sector, sectors, source };
             jobs.start(Job::new(kind, fua));
             return sectors;
         }
-        self.issue_striped(lane, jobs, Piece { left: sectors, ..piece }, |first| {
+        self.issue_striped(lane, jobs, RequestRest { left: sectors, ..piece }, |first| {
             IoOp::WriteZeroes { sector: first, sectors, unmap, fua }
         });
         sectors
     }
 
     /// One piece of a discard on a level without redundancy: members may keep or lose the bytes.
-    fn discard_piece(&mut self, lane: &mut Lane, jobs: &mut Jobs, piece: Piece) -> u64 {
-        let Piece { request: index, sector, left } = piece;
+    fn discard_piece(&mut self, lane: &mut Lane, jobs: &mut Jobs, piece: RequestRest) -> u64 {
+        let RequestRest { request: index, sector, left } = piece;
         let sectors = left.min(lane.map.geometry.run(sector)).min(MAX_ZERO_SECTORS);
         self.add_piece(index);
-        self.issue_striped(lane, jobs, Piece { left: sectors, ..piece }, |first| IoOp::Discard {
-            sector: first,
-            sectors,
+        self.issue_striped(lane, jobs, RequestRest { left: sectors, ..piece }, |first| {
+            IoOp::Discard { sector: first, sectors }
         });
         sectors
     }
@@ -376,10 +381,10 @@ impl Requests {
         &mut self,
         lane: &mut Lane,
         jobs: &mut Jobs,
-        piece: Piece,
+        piece: RequestRest,
         op: impl Fn(u64) -> IoOp,
     ) {
-        let Piece { request: index, sector, left: sectors } = piece;
+        let RequestRest { request: index, sector, left: sectors } = piece;
         let strip = lane.map.geometry.copy(sector, 0);
         match lane.keeper().members().view(strip.role, strip.sector, sectors, &[]).writers[0] {
             Some(place) => {

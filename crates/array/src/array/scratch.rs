@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 pub(crate) use crate::keeper::PAGE_BYTES;
 use crate::keeper::UNIT_SECTORS;
-use crate::plan::Strips;
+use crate::plan::ScratchStrips;
 use crate::{Buf, IoId};
 
 /// A strip unit: the highest unit of parity work.
@@ -86,13 +86,13 @@ impl Pool {
     }
 
     /// `count` strips, or none of them.
-    pub(crate) fn take(&mut self, count: usize) -> Option<Strips> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<ScratchStrips> {
         let kept = if count == 0 { 0 } else { self.kept };
         if self.strips.len() < count + kept { None } else { self.take_to_destage(count) }
     }
 
     /// The same, to destage.
-    pub(crate) fn take_to_destage(&mut self, count: usize) -> Option<Strips> {
+    pub(crate) fn take_to_destage(&mut self, count: usize) -> Option<ScratchStrips> {
         let rest = self.strips.len().checked_sub(count)?;
         Some(self.strips.drain(rest..).collect())
     }

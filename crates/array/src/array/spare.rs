@@ -1,6 +1,6 @@
 //! The memory of writes that are done with, for the next ones.
 
-use super::job::{Job, Kind, Write};
+use super::job::{Job, JobKind, UnitWrite};
 use super::recording::Way;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
@@ -34,10 +34,10 @@ impl Spare {
     }
 
     /// A write of this unit, of nothing yet. Its lists come back when it is [kept](Self::keep).
-    pub(super) fn write(&mut self, unit: Unit) -> Kind {
+    pub(super) fn write(&mut self, unit: Unit) -> JobKind {
         let segments = self.segments.pop().unwrap_or_default();
         let requests = self.requests.pop().unwrap_or_default();
-        Kind::Write(Write {
+        JobKind::Write(UnitWrite {
             unit,
             segments,
             requests,
@@ -53,7 +53,7 @@ impl Spare {
     /// Takes back the memory of a write that is over.
     pub(super) fn keep(&mut self, job: Job) {
         self.plans.push(job.run.into_plan().cleared());
-        if let Kind::Write(Write { mut segments, mut requests, .. }) = job.kind {
+        if let JobKind::Write(UnitWrite { mut segments, mut requests, .. }) = job.kind {
             segments.clear();
             self.segments.push(segments);
             requests.clear();

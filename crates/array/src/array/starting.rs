@@ -11,7 +11,7 @@ use super::lane::Lane;
 use super::recording::{LeftPage, LogKind};
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
-use super::write_log::{self, Overlay, Recovery, UnfinishedPage, WriteLog};
+use super::write_log::{self, LogRecovery, Overlay, UnfinishedPage, WriteLog};
 use crate::action::Action;
 use crate::assemble::StartLog;
 use crate::keeper::LaneReport;
@@ -23,7 +23,7 @@ use crate::{IoOp, MemberId, Outcome};
 #[derive(Debug)]
 enum Starting {
     /// The log's contents are brought in place.
-    Recovering(Box<Recovery>),
+    Recovering(Box<LogRecovery>),
     /// The new log is begun.
     Renewing,
     /// Data that the old one had without parity are read into memory.
@@ -99,7 +99,7 @@ impl Logging {
         if matches!(self.found, StartLog::None) {
             return lane.keeper_mut().begin();
         }
-        let recovery = Recovery::new(&self.found, lane);
+        let recovery = LogRecovery::new(&self.found, lane);
         self.starting = Some(Starting::Recovering(Box::new(recovery)));
     }
 

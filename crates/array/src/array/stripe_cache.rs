@@ -36,7 +36,7 @@ const _: () = assert!(UNIT_SECTORS == RowSet::BITS, "a bit for each row of the h
 type Key = (u64, MemberId);
 
 #[derive(Debug)]
-struct Strip {
+struct CachedStrip {
     buf: Buf,
     /// As they are on the member.
     valid: RowSet,
@@ -52,7 +52,7 @@ struct Strip {
 /// or write, and [ends](Self::end). Any other change of members: [`clear`](Self::clear).
 #[derive(Debug)]
 pub(super) struct StripeCache {
-    strips: BTreeMap<Key, Strip>,
+    strips: BTreeMap<Key, CachedStrip>,
     most: usize,
     /// Units that were written, by their numbers.
     seen: Vec<Option<u64>>,
@@ -119,7 +119,7 @@ impl StripeCache {
     ) -> Option<Buf> {
         if new && !self.strips.contains_key(&key) {
             let buf = self.take(pool)?;
-            let strip = Strip { buf, valid: 0, coming: 0, job: None, doomed: false, used: 0 };
+            let strip = CachedStrip { buf, valid: 0, coming: 0, job: None, doomed: false, used: 0 };
             self.strips.insert(key, strip);
         }
         let strip = self.strips.get_mut(&key).filter(|strip| !strip.doomed)?;
@@ -183,7 +183,7 @@ impl StripeCache {
 
     /// Gives all back that no job has.
     pub(super) fn shed(&mut self, pool: &mut Pool) {
-        let free = |(key, strip): (&Key, &Strip)| strip.job.is_none().then_some(*key);
+        let free = |(key, strip): (&Key, &CachedStrip)| strip.job.is_none().then_some(*key);
         let keys: Vec<Key> = self.strips.iter().filter_map(free).collect();
         for key in keys {
             self.drop_strip(pool, key);

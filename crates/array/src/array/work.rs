@@ -1,7 +1,7 @@
 //! Units of background work that the keeper asks for, as jobs.
 
 use super::Array;
-use super::job::{Check, Comparison, Job, Kind};
+use super::job::{Check, Comparison, Job, JobKind};
 use crate::RequestError;
 use crate::keeper::{BLOCK_SECTORS, Done, LaneReport, Unit, Work};
 
@@ -9,22 +9,22 @@ impl Array {
     /// A job of background work is done.
     pub(super) fn work_done(&mut self, mut job: Job, result: Result<(), RequestError>) {
         if result.is_ok()
-            && let Kind::Check(check) = &mut job.kind
+            && let JobKind::Check(check) = &mut job.kind
             && let Comparison::Mends(trusted) = &mut check.state
         {
             let trusted = std::mem::take(trusted);
             let again = Check { again: true, ..Check::new(check.unit, check.fix) };
             self.lane.report(LaneReport::Trusted(trusted));
-            self.jobs.start(Job { place: job.place, ..Job::new(Kind::Check(again), false) });
+            self.jobs.start(Job { place: job.place, ..Job::new(JobKind::Check(again), false) });
             return;
         }
-        let (Kind::Rebuild { unit, .. }
-        | Kind::Check(Check { unit, .. })
-        | Kind::Verify { unit, .. }) = job.kind
+        let (JobKind::Rebuild { unit, .. }
+        | JobKind::Check(Check { unit, .. })
+        | JobKind::Verify { unit, .. }) = job.kind
         else {
             return;
         };
-        let alone = matches!(job.kind, Kind::Check(Check { state: Comparison::Alone, .. }));
+        let alone = matches!(job.kind, JobKind::Check(Check { state: Comparison::Alone, .. }));
         let done = match result {
             Ok(()) if alone => Done::Alone,
             Ok(()) => Done::Well { equal: job.run.checked().iter().all(|c| c.differs() == 0) },
@@ -37,9 +37,9 @@ impl Array {
             Err(_) => Done::Failed,
         };
         let work = match job.kind {
-            Kind::Check(Check { fix, .. }) => Work::Compare(fix),
-            Kind::Rebuild { targets, .. } => Work::Rebuild(targets),
-            Kind::Verify { target, .. } => Work::Verify(target),
+            JobKind::Check(Check { fix, .. }) => Work::Compare(fix),
+            JobKind::Rebuild { targets, .. } => Work::Rebuild(targets),
+            JobKind::Verify { target, .. } => Work::Verify(target),
             _ => return,
         };
         self.lane.report(LaneReport::WorkDone { place: job.place, unit, work, done });
@@ -54,10 +54,10 @@ impl Array {
             let end = unit.end().min(start - start % BLOCK_SECTORS + BLOCK_SECTORS);
             let block = Unit { start, sectors: (end - start) as u32 };
             let kind = match &job.kind {
-                Kind::Rebuild { targets, .. } => {
-                    Kind::Rebuild { unit: block, targets: targets.clone() }
+                JobKind::Rebuild { targets, .. } => {
+                    JobKind::Rebuild { unit: block, targets: targets.clone() }
                 }
-                Kind::Check(Check { fix, .. }) => Kind::Check(Check::new(block, *fix)),
+                JobKind::Check(Check { fix, .. }) => JobKind::Check(Check::new(block, *fix)),
                 _ => return,
             };
             self.jobs.start(Job { place: job.place, ..Job::new(kind, false) });

@@ -19,7 +19,7 @@ pub struct Pieces {
 
 /// A part of an array.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct ArrayPiece {
     /// The array.
     pub array: Config,
     /// Its size.
@@ -32,13 +32,13 @@ impl Pieces {
     /// Puts these together, to be read. The fields that identify an array are taken over from a
     /// superblock: version, UUID, name, times and event count.
     #[must_use]
-    pub fn of(named: &Superblock, pieces: Vec<Piece>) -> Self {
+    pub fn of(named: &Superblock, pieces: Vec<ArrayPiece>) -> Self {
         let superblock = linear(named, pieces.len());
         let blocks = pieces.iter().map(|piece| piece.array.block_bytes);
         let block_bytes = blocks.fold(named.logical_block_bytes.max(512), u32::max);
         let mut members = Vec::new();
         let mut arrays = Vec::new();
-        for (number, Piece { array, array_sectors, part }) in (0..).zip(pieces) {
+        for (number, ArrayPiece { array, array_sectors, part }) in (0..).zip(pieces) {
             let own = Superblock {
                 data_offset: part.start,
                 data_size: part.end - part.start,

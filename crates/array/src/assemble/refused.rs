@@ -20,7 +20,7 @@ impl Refused {
 }
 
 /// The kind of an array.
-pub(super) struct Kind {
+pub(super) struct ArrayKind {
     pub(super) level: Level,
     pub(super) layout: Layout,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::found_log::shape_of;
-use super::refused::{Kind, Refused};
+use super::refused::{ArrayKind, Refused};
 use super::table::Table;
 use super::{Candidate, Config, Had, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
@@ -57,7 +57,7 @@ impl Table<'_> {
     }
 
     /// Checks that this is an array that can be run here at all.
-    fn check_kind(&self, options: Options) -> Result<Kind, Refused> {
+    fn check_kind(&self, options: Options) -> Result<ArrayKind, Refused> {
         let newest = self.superblock();
         let use_mdadm = "assemble it with mdadm";
         newest
@@ -87,7 +87,7 @@ impl Table<'_> {
             let options = Options { read_only: true, ..options };
             return Err(Refused::new(reason, self.command(options, Verdict::attached)));
         }
-        Ok(Kind { level, layout })
+        Ok(ArrayKind { level, layout })
     }
 
     /// Refuses copies of a member where superblocks do not tell which one goes with the others.
@@ -144,7 +144,7 @@ impl Table<'_> {
     }
 
     /// Checks that there are enough members for the level, with `force` if need be.
-    fn check_enough(&mut self, kind: &Kind, options: Options) -> Result<(), Refused> {
+    fn check_enough(&mut self, kind: &ArrayKind, options: Options) -> Result<(), Refused> {
         let raid_disks = self.superblock().raid_disks;
         let losses = Losses::of(kind.level, kind.layout, raid_disks);
         let losses = losses.map_err(|error| self.no_array(&error))?;
@@ -183,14 +183,14 @@ impl Table<'_> {
     }
 
     /// Returns whether data must be computed from parity that may be wrong.
-    fn dirty_degraded(&self, kind: &Kind) -> bool {
+    fn dirty_degraded(&self, kind: &ArrayKind) -> bool {
         let dirty = self.superblock().resync_offset != MAX_SECTOR;
         dirty && kind.level.parity_disks() > 0 && self.degraded() > 0
     }
 
     fn check_clean(
         &self,
-        kind: &Kind,
+        kind: &ArrayKind,
         geometry: &Geometry,
         merged: Option<&Merged>,
         log: &StartLog,
@@ -253,7 +253,7 @@ impl Table<'_> {
         Err(Refused::new(reason, next))
     }
 
-    fn geometry(&self, kind: &Kind) -> Result<Geometry, Refused> {
+    fn geometry(&self, kind: &ArrayKind) -> Result<Geometry, Refused> {
         let newest = self.superblock();
         let mut sizes: Vec<(Role, u64)> = self
             .members()
@@ -276,7 +276,7 @@ impl Table<'_> {
 
     fn ready(
         &self,
-        kind: &Kind,
+        kind: &ArrayKind,
         geometry: &Geometry,
         merged: Option<Merged>,
         log: StartLog,

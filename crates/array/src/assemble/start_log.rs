@@ -1,7 +1,7 @@
 //! The log that an array starts with: what is to be brought in place before it serves anything.
 
 use super::found_log::FoundLog;
-use super::refused::{Kind, Refused};
+use super::refused::{ArrayKind, Refused};
 use super::table::Table;
 use super::{Options, Verdict};
 use crate::format::journal;
@@ -58,7 +58,7 @@ impl StartLog {
 
 impl Table<'_> {
     /// Checks that the array can have the logs that its superblock names.
-    pub(super) fn check_logs(&self, kind: &Kind) -> Result<(), Refused> {
+    pub(super) fn check_logs(&self, kind: &ArrayKind) -> Result<(), Refused> {
         let newest = self.superblock();
         let reason = if newest.has(feature::ANY_PPL) && kind.level != Level::Raid5 {
             format!(
@@ -87,7 +87,7 @@ impl Table<'_> {
     /// The log that the array starts with.
     pub(super) fn start_log(
         &self,
-        kind: &Kind,
+        kind: &ArrayKind,
         geometry: &Geometry,
         options: Options,
     ) -> Result<StartLog, Refused> {

@@ -23,7 +23,7 @@ pub enum Strategy {
 }
 
 /// A write, and what can be done about it.
-pub struct Part<'a> {
+pub struct WriteChoice<'a> {
     /// The code of the stripe.
     pub code: &'a StripeCode,
     /// Returns whether this data, by index, is written.
@@ -38,7 +38,7 @@ pub struct Part<'a> {
     pub in_step: bool,
 }
 
-impl Part<'_> {
+impl WriteChoice<'_> {
     /// The way with the fewest reads and writes.
     #[must_use]
     pub fn strategy(&self) -> Strategy {

@@ -15,14 +15,14 @@ use super::stripe::{Cell, StripeCode, Term};
 
 /// One block coming back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct DecodeStep {
     /// The lost block.
     pub cell: Cell,
     /// Blocks whose sum the lost block is.
     pub inputs: Vec<Term>,
 }
 
-impl Step {
+impl DecodeStep {
     /// A cell from one equation it is part of, by the number of that.
     #[must_use]
     pub fn by_equation(code: &StripeCode, cell: Cell, number: usize) -> Self {
@@ -37,7 +37,7 @@ impl Step {
 /// Sums that give every lost block back when they are formed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    steps: Vec<Step>,
+    steps: Vec<DecodeStep>,
 }
 
 /// Cells as sums of the same cells.
@@ -114,14 +114,16 @@ impl Recovery {
 
     /// Each lost cell by an equation, in this order.
     pub fn by_equations(code: &StripeCode, cells: &[(Cell, usize)]) -> Self {
-        let steps =
-            cells.iter().map(|&(cell, number)| Step::by_equation(code, cell, number)).collect();
+        let steps = cells
+            .iter()
+            .map(|&(cell, number)| DecodeStep::by_equation(code, cell, number))
+            .collect();
         Self { steps }
     }
 
     /// The sums, in order.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[DecodeStep] {
         &self.steps
     }
 
@@ -154,7 +156,7 @@ impl Recovery {
 }
 
 /// Breadth first: chains that do not depend on each other come back side by side.
-fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
+fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<DecodeStep> {
     let equations = code.equations();
     let unknowns = |unknown: &[bool], number: usize| {
         equations[number].cells().filter(|&cell| unknown[code.slot(cell)]).count()
@@ -167,7 +169,7 @@ fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
             continue;
         };
         unknown[code.slot(cell)] = false;
-        steps.push(Step::by_equation(code, cell, number));
+        steps.push(DecodeStep::by_equation(code, cell, number));
         for &other in code.involved(cell) {
             left[other] -= 1;
             if left[other] == 1 {
@@ -180,7 +182,7 @@ fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
 
 /// Gauss and Jordan over the equations with unknowns; what becomes the only unknown of one comes
 /// back.
-fn eliminate(code: &StripeCode, unknown: &[bool]) -> Vec<Step> {
+fn eliminate(code: &StripeCode, unknown: &[bool]) -> Vec<DecodeStep> {
     let cells: Vec<Cell> = code.cells().collect();
     let columns: Vec<usize> = (0..cells.len()).filter(|&slot| unknown[slot]).collect();
     let mut lines: Vec<Vec<u8>> = Vec::new();
@@ -218,7 +220,7 @@ fn eliminate(code: &StripeCode, unknown: &[bool]) -> Vec<Step> {
         let term = |(&coef, &cell): (&u8, &Cell)| Term { cell, coef };
         let others = line.iter().zip(&cells);
         let others = others.filter(|(coef, cell)| **coef != 0 && **cell != cells[column]);
-        Step { cell: cells[column], inputs: others.map(term).collect() }
+        DecodeStep { cell: cells[column], inputs: others.map(term).collect() }
     };
     lines.iter().zip(pivots).filter(alone).map(step).collect()
 }

@@ -4,7 +4,7 @@ use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level, ParityLayout};
 use crate::refusal::{Advised, Next};
 
-use super::stripe::{Cell, Equation, Kind, StripeCode, Term};
+use super::stripe::{BlockKind, Cell, Equation, StripeCode, Term};
 
 /// Chunks are the blocks here; the mapping asks for a size, and any will do.
 const CHUNK_SECTORS: u32 = 8;
@@ -102,9 +102,9 @@ pub(super) fn parity(geometry: &Geometry, stripe: u64) -> StripeCode {
         Equation { parity: cell(node), kind, terms: (0..).zip(&data).map(term).collect() }
     };
     let (p, q) = geometry.parity_roles(stripe);
-    let mut equations = vec![equation(p, Kind::Parity, &|_| 1)];
+    let mut equations = vec![equation(p, BlockKind::Parity, &|_| 1)];
     if let Some(q) = q {
-        equations.push(equation(q, Kind::Q, &|index| geometry.q_coef(stripe, index)));
+        equations.push(equation(q, BlockKind::Q, &|index| geometry.q_coef(stripe, index)));
     }
     StripeCode::new(geometry.raid_disks() as u16, 1, data, equations)
 }
@@ -122,7 +122,7 @@ fn copies(geometry: &Geometry, rows: u16) -> StripeCode {
         data.push(first);
         for copy in 1..geometry.copies() {
             let terms = vec![Term { cell: first, coef: 1 }];
-            equations.push(Equation { parity: place(copy), kind: Kind::Copy, terms });
+            equations.push(Equation { parity: place(copy), kind: BlockKind::Copy, terms });
         }
     }
     StripeCode::new(geometry.raid_disks() as u16, rows, data, equations)

@@ -9,10 +9,10 @@ mod losses;
 pub mod stripe;
 pub mod terms;
 
-pub use choose::{Part, Strategy};
+pub use choose::{Strategy, WriteChoice};
 pub use codes::{Answers, Codes, KnownCode};
-pub use decode::{Recovery, Step, Sums};
+pub use decode::{DecodeStep, Recovery, Sums};
 pub use doubts::{Doubt, Misfit, doubts};
 pub use losses::Losses;
-pub use stripe::{Cell, Content, Equation, Kind, StripeCode, Term};
+pub use stripe::{BlockKind, Cell, Content, Equation, StripeCode, Term};
 pub use terms::Terms;

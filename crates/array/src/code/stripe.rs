@@ -23,7 +23,7 @@ pub struct Term {
 
 /// The kind of block that a cell holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     /// Data.
     Data,
     /// A copy of a data block.
@@ -43,7 +43,7 @@ pub struct Equation {
     /// The cell that holds the sum.
     pub parity: Cell,
     /// Copy, parity, Q or diagonal.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// Cells that are added up, by data index.
     pub terms: Vec<Term>,
 }
@@ -195,9 +195,9 @@ impl StripeCode {
 
     /// Returns the kind of block that a cell holds.
     #[must_use]
-    pub fn kind(&self, cell: Cell) -> Kind {
+    pub fn kind(&self, cell: Cell) -> BlockKind {
         match self.content(cell) {
-            Content::Data(_) => Kind::Data,
+            Content::Data(_) => BlockKind::Data,
             Content::Sum(number) => self.equations[number].kind,
         }
     }

@@ -1,7 +1,7 @@
 //! The log of a new array against the write hole: who can have one, where it lies, and what is to
 //! be seen in it first.
 
-use super::places::Places;
+use super::places::DevicePlaces;
 use super::{CreateError, MIB_SECTORS, NewDevice};
 use crate::format::journal::{self, MetaBlock};
 use crate::format::ppl::{self, PplArea, PplHeader};
@@ -103,7 +103,7 @@ impl NewLog {
 /// Checks that the journal has room on this device, behind where data begins.
 pub(super) fn check_journal(
     device: NewDevice,
-    places: Places,
+    places: DevicePlaces,
     members: u32,
 ) -> Result<(), CreateError> {
     let least = least_journal_sectors(members);

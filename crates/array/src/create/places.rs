@@ -5,7 +5,7 @@ use crate::format::Version;
 
 /// The places on the devices of one array.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct DevicePlaces {
     version: Version,
     /// Sector at which data begins.
     pub(super) data_offset: u64,
@@ -13,7 +13,7 @@ pub(super) struct Places {
     kept_sectors: u64,
 }
 
-impl Places {
+impl DevicePlaces {
     /// Returns the places for an array whose smallest device has so many sectors.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::Role;
 use crate::level::{Layout, Level};
 use concat::Concat;
 use mirror::Mirrors;
-use parity::Rows;
+use parity::StripeRows;
 use striped::Zones;
 
 /// A place on a member: a role and a sector of its data area (the data offset is not added).
@@ -67,7 +67,7 @@ enum Map {
     /// raid1: a sector lies at its own number on every member.
     Same,
     Mirrors(Mirrors),
-    Rows(Rows),
+    Rows(StripeRows),
 }
 
 /// The most roles a superblock has room for (`dev_roles` in 4 KiB).
@@ -108,7 +108,7 @@ impl Geometry {
             }
             (Level::Raid4 | Level::Raid5 | Level::Raid6, layout) => {
                 let size_sectors = member_size(shape, u64::from(shape.chunk_sectors))?;
-                let map = Rows::new(shape, layout, size_sectors)?;
+                let map = StripeRows::new(shape, layout, size_sectors)?;
                 let sectors = map.array_sectors();
                 (Map::Rows(map), sectors)
             }
@@ -270,7 +270,7 @@ impl Geometry {
         self.level.parity_disks()
     }
 
-    fn rows(&self) -> &Rows {
+    fn rows(&self) -> &StripeRows {
         match &self.map {
             Map::Rows(map) => map,
             _ => panic!("{} has no parity stripes", self.level.name()),

@@ -6,7 +6,7 @@ use crate::level::{Layout, Level, ParityLayout};
 use braid_parity::gf;
 
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(super) struct StripeRows {
     layout: ParityLayout,
     two_parities: bool,
     raid_disks: u32,
@@ -27,7 +27,7 @@ enum Order {
     From(u32),
 }
 
-impl Rows {
+impl StripeRows {
     /// `size_sectors` holds a chunk.
     pub(super) fn new(
         shape: &Shape<'_>,

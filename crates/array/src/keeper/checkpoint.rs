@@ -24,7 +24,7 @@ const PERIOD_MS: u64 = 30_000;
 
 /// The stage of a checkpoint, with the ticket of the update that it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum CheckpointStage {
     #[default]
     Rest,
     First(u64),
@@ -37,7 +37,7 @@ enum Stage {
 /// [`advance`](Self::advance) takes it further after each update that is done.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    stage: Stage,
+    stage: CheckpointStage,
     /// Number of complete checkpoints.
     complete: u64,
     /// The number of the one that the lane waits for.
@@ -67,15 +67,15 @@ impl Checkpoints {
     pub(super) fn request(&mut self, core: &mut Core) {
         let next = self.complete + 1;
         self.wanted = Some(match self.stage {
-            Stage::Rest => {
+            CheckpointStage::Rest => {
                 self.begin(core);
                 next
             }
-            Stage::Clearing(_) => {
+            CheckpointStage::Clearing(_) => {
                 self.again = true;
                 next
             }
-            Stage::First(_) | Stage::Second(_) => {
+            CheckpointStage::First(_) | CheckpointStage::Second(_) => {
                 self.again = true;
                 next + 1
             }
@@ -88,7 +88,7 @@ impl Checkpoints {
         self.earliest = core.now.plus_millis(daemon_sleep_ms(core));
         self.latest = core.now.plus_millis(PERIOD_MS);
         self.written = core.metadata.clean.writing > 0;
-        self.stage = Stage::First(first);
+        self.stage = CheckpointStage::First(first);
         first
     }
 
@@ -96,26 +96,26 @@ impl Checkpoints {
     pub(super) fn advance(&mut self, core: &mut Core) {
         if core.service.metadata_frozen() {
             // Nothing moves on any more, and nothing is forgotten.
-            self.stage = Stage::Rest;
+            self.stage = CheckpointStage::Rest;
             return;
         }
         match self.stage {
-            Stage::First(ticket) if core.metadata.is_done(ticket) => {
+            CheckpointStage::First(ticket) if core.metadata.is_done(ticket) => {
                 let second = core.metadata.queue_second_move();
-                self.stage = Stage::Second(second);
+                self.stage = CheckpointStage::Second(second);
                 if self.may_go_clean(core) {
                     core.metadata.go_clean(second);
                 }
             }
-            Stage::Second(ticket) if core.metadata.is_done(ticket) => {
+            CheckpointStage::Second(ticket) if core.metadata.is_done(ticket) => {
                 self.complete += 1;
                 if self.wanted.take_if(|number| *number <= self.complete).is_some() {
                     core.out.push(LaneCommand::CheckpointDone);
                 }
-                self.stage = Stage::Clearing(core.metadata.queue_clear_bits());
+                self.stage = CheckpointStage::Clearing(core.metadata.queue_clear_bits());
             }
-            Stage::Clearing(ticket) if core.metadata.is_done(ticket) => {
-                self.stage = Stage::Rest;
+            CheckpointStage::Clearing(ticket) if core.metadata.is_done(ticket) => {
+                self.stage = CheckpointStage::Rest;
                 if std::mem::take(&mut self.again) {
                     self.begin(core);
                 }
@@ -135,7 +135,7 @@ impl Checkpoints {
     /// Returns when the next one is due: soon where the array may be marked clean, or bits be
     /// cleared.
     pub(super) fn due_at(&self, core: &Core) -> Option<Instant> {
-        if self.stage != Stage::Rest || !core.metadata.is_idle() {
+        if self.stage != CheckpointStage::Rest || !core.metadata.is_idle() {
             return None;
         }
         safe_mode_at(core).into_iter().chain(self.pass_at(core)).min()

@@ -11,13 +11,13 @@ use crate::{Instant, MemberId};
 /// The longest time for which a removal waits for what is in flight on a member.
 const REMOVAL_MS: u64 = 5_000;
 
-pub(crate) type Answer = Result<(), Refusal>;
+pub(crate) type CommandAnswer = Result<(), Refusal>;
 
-pub(super) fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> Answer {
+pub(super) fn refuse(reason: impl Into<String>, next: impl Into<Next>) -> CommandAnswer {
     Err(Refusal::new(reason, next))
 }
 
-fn no_such_member() -> Answer {
+fn no_such_member() -> CommandAnswer {
     refuse("no such member", Next::by("see its members", Invocation::Detail { array: None }))
 }
 
@@ -101,7 +101,7 @@ impl Keeper {
             || self.core.rules.scrubs_whole && self.core.members.degraded() > 0
     }
 
-    fn fail_command(&mut self, id: MemberId, force: bool) -> Answer {
+    fn fail_command(&mut self, id: MemberId, force: bool) -> CommandAnswer {
         let Some(member) = self.core.members.get(id) else {
             return no_such_member();
         };
@@ -141,7 +141,7 @@ impl Keeper {
     ///
     /// # Errors
     /// A refusal where a part of the array still waits for a resync.
-    fn vouched_for_without(&mut self, id: MemberId) -> Answer {
+    fn vouched_for_without(&mut self, id: MemberId) -> CommandAnswer {
         let sectors = self.sync.unsynced.unvouched_sectors(&self.core);
         let Some(Member { device, state: State::InSync { .. }, .. }) = self.core.members.get(id)
         else {
@@ -159,7 +159,7 @@ impl Keeper {
         refuse(reason, Next::by(advice, Invocation::Watch { array: None }))
     }
 
-    fn remove_command(&mut self, id: MemberId) -> Answer {
+    fn remove_command(&mut self, id: MemberId) -> CommandAnswer {
         let Some(member) = self.core.members.get(id) else {
             return no_such_member();
         };
@@ -179,7 +179,7 @@ impl Keeper {
         }
     }
 
-    fn add_command(&mut self, new: NewMember) -> Answer {
+    fn add_command(&mut self, new: NewMember) -> CommandAnswer {
         let member = Admission::new(&self.core).admit(&new)?;
         self.core.attach(new.member, member);
         self.core.metadata.queue_whole_bitmap();
@@ -188,7 +188,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn replace_command(&mut self, id: MemberId, with: Option<MemberId>) -> Answer {
+    fn replace_command(&mut self, id: MemberId, with: Option<MemberId>) -> CommandAnswer {
         let members = &self.core.members;
         let spare = members.iter().any(|(_, member)| member.state == State::Spare);
         if let Some(with) = with
@@ -219,7 +219,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn scrub_command(&mut self, repair: bool) -> Answer {
+    fn scrub_command(&mut self, repair: bool) -> CommandAnswer {
         if self.sync.action != SyncAction::Idle {
             let next = Next::by("wait for it", Invocation::Watch { array: None });
             return refuse(format!("{} is running", self.sync.action.name()), next);
@@ -251,7 +251,7 @@ impl Keeper {
     }
 
     /// Answers a command: what it changed is on the members before that.
-    pub(super) fn reply(&mut self, id: CommandId, before: u64, answer: Answer) {
+    pub(super) fn reply(&mut self, id: CommandId, before: u64, answer: CommandAnswer) {
         let metadata = &self.core.metadata;
         if answer.is_ok() && metadata.wants_superblock() {
             let told = before.max(metadata.ticket()).max(self.failures.ticket);

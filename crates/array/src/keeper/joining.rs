@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::Keeper;
 use super::admission::Admission;
-use super::command::Answer;
+use super::command::CommandAnswer;
 use super::members::{Member, State};
 use super::sync::kept;
 use crate::action::{CommandId, NewMember};
@@ -25,7 +25,12 @@ impl Keeper {
     ///
     /// # Errors
     /// The reason why the candidate does not become a member. The command is not answered then.
-    pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: Role) -> Answer {
+    pub fn take_in(
+        &mut self,
+        command: Option<CommandId>,
+        new: &NewMember,
+        role: Role,
+    ) -> CommandAnswer {
         let before = self.core.metadata.ticket();
         let member = Admission::new(&self.core).joining(new, role)?;
         if command.is_some() {
@@ -48,7 +53,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The reason why the spare does not get the role.
-    pub fn take_in_copy(&mut self, new: &NewMember, role: Role) -> Answer {
+    pub fn take_in_copy(&mut self, new: &NewMember, role: Role) -> CommandAnswer {
         let mut member = Admission::new(&self.core).joining(new, role)?;
         member.state = State::rebuilding_from_start(role, Had::All);
         self.attach(new.member, member);
@@ -62,7 +67,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The reason why the member stays out.
-    pub fn member_returned(&mut self, new: &NewMember, role: Role, has_all: bool) -> Answer {
+    pub fn member_returned(&mut self, new: &NewMember, role: Role, has_all: bool) -> CommandAnswer {
         let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
         let known = self.core.members.get(new.member).map(|member| member.state);
         if !matches!(known, None | Some(State::Faulty { .. })) {
@@ -130,7 +135,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The reason why the member cannot be copied.
-    pub fn begin_copying(&mut self, old: MemberId) -> Answer {
+    pub fn begin_copying(&mut self, old: MemberId) -> CommandAnswer {
         self.sync.begin_copying(&mut self.core, old)
     }
 

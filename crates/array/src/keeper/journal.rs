@@ -1,7 +1,7 @@
 //! Commands for md's journal: its mode, and how a device that was lost is replaced.
 
 use super::admission::Admission;
-use super::command::{Answer, refuse};
+use super::command::{CommandAnswer, refuse};
 use super::journal_device::JournalDevice;
 use super::members::State;
 use super::{Keeper, LaneCommand};
@@ -10,7 +10,7 @@ use crate::status::JournalMode;
 
 impl Keeper {
     /// Changes the mode in which writes go by the journal.
-    pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> Answer {
+    pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> CommandAnswer {
         let core = &mut self.core;
         if core.metadata.journal.is_none() {
             let next = "make an array with one: braid create --write-journal DEVICE";
@@ -26,7 +26,11 @@ impl Keeper {
 
     /// Takes a device as the journal, and has the array written to again. `None`: it is answered
     /// when the superblocks tell of it.
-    pub(super) fn add_journal_command(&mut self, id: CommandId, new: &NewMember) -> Option<Answer> {
+    pub(super) fn add_journal_command(
+        &mut self,
+        id: CommandId,
+        new: &NewMember,
+    ) -> Option<CommandAnswer> {
         let core = &mut self.core;
         if core.metadata.journal.is_none() {
             let next = "make an array with one: braid create --write-journal DEVICE";

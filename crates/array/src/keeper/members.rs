@@ -4,7 +4,7 @@ use super::doubts::Doubts;
 use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
-use crate::plan::{Place, RoleView};
+use crate::plan::{MemberPlace, RoleView};
 use crate::status::MemberState;
 use crate::{Instant, MemberId, Role};
 
@@ -421,7 +421,7 @@ impl Members {
             else {
                 continue;
             };
-            let place = Place { member: id, sector: member.absolute(sector) };
+            let place = MemberPlace { member: id, sector: member.absolute(sector) };
             view.writers[slot] = Some(place);
             if !member.holds(sector + sectors) {
                 continue;

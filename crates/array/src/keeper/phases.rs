@@ -11,7 +11,7 @@ use super::core::Core;
 use super::journal_device::JournalDevice;
 use super::members::{Member, Members, State};
 use super::sync::Ranges;
-use super::update::{MetaWrite, PAGE_BYTES, Phase, Update, Wanted};
+use super::update::{MetaWrite, PAGE_BYTES, Update, UpdatePhase, Wanted};
 use crate::MemberId;
 use crate::format::{Bitmap, Superblock};
 
@@ -59,7 +59,7 @@ impl Core {
             intent.nominate(|from, to| lacks.is_some_and(|lacks| lacks.overlaps(from, to)));
         }
         self.metadata.running = Some(Update {
-            phase: Phase::CatchUp,
+            phase: UpdatePhase::CatchUp,
             pending: 0,
             arrivals: Vec::new(),
             losses: Vec::new(),
@@ -116,28 +116,28 @@ impl Core {
             && running.pending == 0
         {
             match running.phase {
-                Phase::CatchUp => {
-                    running.phase = Phase::Flush;
+                UpdatePhase::CatchUp => {
+                    running.phase = UpdatePhase::Flush;
                     self.begin_flush();
                 }
-                Phase::Flush => {
-                    running.phase = Phase::Pages;
+                UpdatePhase::Flush => {
+                    running.phase = UpdatePhase::Pages;
                     self.begin_pages();
                 }
-                Phase::Pages => {
-                    running.phase = Phase::Arrivals;
+                UpdatePhase::Pages => {
+                    running.phase = UpdatePhase::Arrivals;
                     self.begin_superblocks();
                 }
-                Phase::Arrivals if gave_role_back(&running.arrivals, &self.members) => {
+                UpdatePhase::Arrivals if gave_role_back(&running.arrivals, &self.members) => {
                     self.begin_superblocks();
                 }
-                Phase::Arrivals => {
-                    running.phase = Phase::Superblocks;
+                UpdatePhase::Arrivals => {
+                    running.phase = UpdatePhase::Superblocks;
                     running.arrivals.clear();
                     let superblocks = std::mem::take(&mut running.superblocks);
                     self.queue_writes(superblocks);
                 }
-                Phase::Superblocks => {
+                UpdatePhase::Superblocks => {
                     for id in std::mem::take(&mut running.losses) {
                         self.members.change(id, |member| member.loss_untold = false);
                     }

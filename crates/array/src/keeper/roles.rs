@@ -3,7 +3,7 @@
 
 use super::KeeperView;
 use super::admission::Admission;
-use super::command::Answer;
+use super::command::CommandAnswer;
 use super::members::{Member, State};
 use super::sync::Copying;
 use crate::action::NewMember;
@@ -129,7 +129,7 @@ impl<'a> KeeperView<'a> {
     ///
     /// # Errors
     /// The reason why it cannot.
-    pub fn may_be_copied(self, old: MemberId) -> Answer {
+    pub fn may_be_copied(self, old: MemberId) -> CommandAnswer {
         self.keeper.sync.check_copying(&self.keeper.core, old).map(|_| ())
     }
 

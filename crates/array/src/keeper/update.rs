@@ -37,7 +37,7 @@ pub(super) struct Wanted {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum UpdatePhase {
     /// Superblocks of members that missed the last update before the array was started.
     CatchUp,
     Flush,
@@ -51,7 +51,7 @@ pub(super) enum Phase {
 /// The update under way.
 #[derive(Debug)]
 pub(super) struct Update {
-    pub(super) phase: Phase,
+    pub(super) phase: UpdatePhase,
     /// Number of commands that have not been answered.
     pub(super) pending: usize,
     /// Members whose superblocks the phase of arrivals writes, until that is over.

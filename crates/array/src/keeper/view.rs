@@ -1,7 +1,7 @@
 //! The view that a lane has of its keeper. Nothing here changes anything.
 
 use super::Keeper;
-use super::command::{Answer, refuse};
+use super::command::{CommandAnswer, refuse};
 use super::members::Members;
 use crate::refusal::{Invocation, Next};
 use crate::{Instant, MemberId, Op, RequestError};
@@ -279,7 +279,7 @@ impl<'a> KeeperView<'a> {
     ///
     /// # Errors
     /// The reason why they may not.
-    pub fn is_changeable(self) -> Answer {
+    pub fn is_changeable(self) -> CommandAnswer {
         if self.keeper.core.service.read_only {
             return refuse("the array is read-only", "assemble it without --readonly");
         }

@@ -45,7 +45,7 @@ impl JournalArea {
 
 /// A page that is to be brought in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct JournalPage {
     /// Role of the member.
     pub role: Role,
     /// Sector of the member's data area.
@@ -69,7 +69,7 @@ pub struct JournalScan {
     /// Blocks that count.
     pub blocks: u64,
     /// Pages to be written as they are.
-    pub pages: Vec<Page>,
+    pub pages: Vec<JournalPage>,
     /// Data without parity, as an array leaves it whose journal writes back: sectors of the array,
     /// and where they lie in the journal. To be written after the pages, with parity.
     pub data: Vec<(u64, u64)>,
@@ -77,7 +77,7 @@ pub struct JournalScan {
 
 /// A block of a journal, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundBlock {
     /// The block.
     pub block: MetaBlock,
     /// Pages that are not as they were written, counted over all payloads.
@@ -86,7 +86,7 @@ pub struct Found {
     pub is_within: bool,
 }
 
-impl Found {
+impl FoundBlock {
     /// Returns whether the block is to be brought in place. Nothing counts behind a block that is
     /// not.
     #[must_use]
@@ -167,7 +167,7 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// The reason why the device cannot be read.
-    pub fn next_block(&mut self) -> Result<Option<Found>, String> {
+    pub fn next_block(&mut self) -> Result<Option<FoundBlock>, String> {
         if self.end.is_some() {
             return Ok(None);
         }
@@ -190,7 +190,7 @@ impl<'a> Blocks<'a> {
             self.position = self.area.after(self.position, sectors);
             self.seq = Some(block.seq.wrapping_add(1));
         }
-        Ok(Some(Found { block, damaged, is_within }))
+        Ok(Some(FoundBlock { block, damaged, is_within }))
     }
 
     /// Returns where the journal ends and why, once it does.
@@ -421,9 +421,10 @@ impl<'a> Stripes<'a> {
         places.iter().for_each(|place| _ = self.pages.remove(place));
     }
 
-    fn finish(self) -> (Vec<Page>, Vec<(u64, u64)>) {
+    fn finish(self) -> (Vec<JournalPage>, Vec<(u64, u64)>) {
         let pages = self.pages.into_iter();
-        let pages = pages.map(|((row, role), position)| Page { role, row, position }).collect();
+        let pages =
+            pages.map(|((row, role), position)| JournalPage { role, row, position }).collect();
         (pages, self.data.into_values().collect())
     }
 }

@@ -60,7 +60,7 @@ impl PplScan {
             let generation = latest_anywhere(area, set_uuid, read)?.unwrap_or(0);
             return Ok(Self { generation, impossible: true, ..Self::default() });
         }
-        let Some(Unit { at, header: last, .. }) = last else {
+        let Some(PplUnit { at, header: last, .. }) = last else {
             let foreign = matches!(end, Some((_, PplEnd::NoHeader(PplError::Foreign))));
             let latest = latest_anywhere(area, set_uuid, read)?;
             // Where each unit begins at the start, what lies elsewhere says nothing of it.
@@ -96,7 +96,7 @@ pub enum UnitStanding {
 
 /// A unit of a log, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct PplUnit {
     /// Start of the unit, in sectors from the start of the area.
     pub at: u64,
     /// Its header.
@@ -162,7 +162,7 @@ impl<'a> Units<'a> {
     ///
     /// # Errors
     /// The reason why the device cannot be read.
-    pub fn next_unit(&mut self) -> Result<Option<Unit>, String> {
+    pub fn next_unit(&mut self) -> Result<Option<PplUnit>, String> {
         let state = std::mem::replace(&mut self.state, UnitsState::Over);
         let (at, header, counted) = match state {
             UnitsState::New => match self.header(0)? {
@@ -188,7 +188,7 @@ impl<'a> Units<'a> {
             let counted = standing != UnitStanding::Replaced;
             self.state = UnitsState::At { at: behind, header, counted };
         }
-        Ok(Some(Unit { at, header, standing }))
+        Ok(Some(PplUnit { at, header, standing }))
     }
 
     /// Returns where the units end and why, once they do: in sectors from the start of the area.
@@ -202,7 +202,7 @@ impl<'a> Units<'a> {
     ///
     /// # Errors
     /// The reason why the device cannot be read.
-    pub fn whole_entries(&mut self, unit: &Unit) -> Result<Vec<bool>, String> {
+    pub fn whole_entries(&mut self, unit: &PplUnit) -> Result<Vec<bool>, String> {
         let mut sector = self.area.sector + unit.at + HEADER_SECTORS;
         let mut whole = Vec::with_capacity(unit.header.entries.len());
         for entry in &unit.header.entries {

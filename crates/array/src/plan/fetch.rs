@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::parity::StripeView;
 use super::{Plan, Rows, Unrecoverable, form};
-use crate::code::{Cell, Recovery, Step};
+use crate::code::{Cell, DecodeStep, Recovery};
 use crate::{Buf, MemberId};
 
 /// Strips that are in memory, or will be.
@@ -16,7 +16,7 @@ pub type Held = BTreeMap<Cell, Buf>;
 #[derive(Debug)]
 pub struct Fetch {
     reads: BTreeSet<Cell>,
-    steps: Vec<Step>,
+    steps: Vec<DecodeStep>,
 }
 
 impl Fetch {

@@ -1,6 +1,6 @@
 //! Background work on a unit whose strips are copies of one another (levels 1 and 10).
 
-use super::{Place, Plan, RoleView, Rows, Taken, Unrecoverable};
+use super::{MemberPlace, Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::{Checked, Compute};
 
@@ -10,7 +10,7 @@ use crate::action::{Checked, Compute};
 /// [`Unrecoverable`] when no copy can be read.
 pub(crate) fn rebuild(
     copies: &[RoleView],
-    targets: &[Place],
+    targets: &[MemberPlace],
     rows: Rows,
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
@@ -72,7 +72,7 @@ pub(crate) fn check(
 
 /// Verdict on copies, by index: the right one, and those that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct CopiesVerdict {
     pub(crate) right: usize,
     /// Copies that are not like it.
     pub(crate) differing: Vec<usize>,
@@ -82,7 +82,7 @@ pub(crate) struct Verdict {
 
 /// Judges the comparisons of a plan of [`check`]: the copy that more than half of the copies are
 /// like is right; without such, or with too few comparisons to tell, the first, as in md.
-pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> Verdict {
+pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> CopiesVerdict {
     let pair = |a: usize, b: usize| {
         let low = a.min(b);
         let high = a.max(b);
@@ -97,7 +97,7 @@ pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> Verdict {
     let right = majority.unwrap_or(0);
     let differing = unlike(right);
     let wrong = (majority.is_some() && differing.len() == 1).then(|| differing[0]);
-    Verdict { right, differing, wrong }
+    CopiesVerdict { right, differing, wrong }
 }
 
 /// After a comparison: writes the copy that is right over those that differ.
@@ -113,7 +113,7 @@ pub(crate) fn mend(right: Buf, differing: &[RoleView], rows: Rows) -> Plan {
 mod tests {
     use super::*;
 
-    fn compared(copies: &[u8]) -> Verdict {
+    fn compared(copies: &[u8]) -> CopiesVerdict {
         let mut checked = Vec::new();
         for (at, first) in copies.iter().enumerate() {
             checked.extend(copies[at + 1..].iter().map(|other| Checked {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn more_than_half_of_the_copies_are_right() {
-        let verdict = |right, differing: &[usize], wrong| Verdict {
+        let verdict = |right, differing: &[usize], wrong| CopiesVerdict {
             right,
             differing: differing.to_vec(),
             wrong,

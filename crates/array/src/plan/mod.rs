@@ -10,7 +10,7 @@ mod run;
 pub(crate) mod whole;
 
 pub use fetch::{Fetch, Held};
-pub use run::{Next, Run, Stage};
+pub use run::{PlanNext, PlanStage, Run};
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::{Buf, MemberId, SECTOR_BYTES};
 
 /// A place on a member: the absolute device sector at which row 0 of the planned unit lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberPlace {
     /// Member.
     pub member: MemberId,
     /// Its sector.
@@ -33,13 +33,13 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleView {
     /// Place from which valid contents can be read.
-    pub reader: Option<Place>,
+    pub reader: Option<MemberPlace>,
     /// The member that should have valid contents and cannot read them.
     pub unreadable: Option<MemberId>,
     /// Its bad-block log says of all of it that it cannot.
     pub noted: bool,
     /// Places that must be written: those of the role's holder and its replacement.
-    pub writers: [Option<Place>; 2],
+    pub writers: [Option<MemberPlace>; 2],
 }
 
 impl RoleView {
@@ -127,12 +127,12 @@ impl Plan {
     }
 
     /// Adds a read of `rows` at `place` into the same rows of `slot`. Adjoining reads grow.
-    pub fn read(&mut self, place: Place, rows: Rows, slot: Buf) {
+    pub fn read(&mut self, place: MemberPlace, rows: Rows, slot: Buf) {
         self.read_into(place, rows, rows.of(slot));
     }
 
     /// Adds a read of `rows` at `place` into `buf`, which is as long as the rows.
-    pub fn read_into(&mut self, place: Place, rows: Rows, buf: Buf) {
+    pub fn read_into(&mut self, place: MemberPlace, rows: Rows, buf: Buf) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.reads {
             if let IoOp::Read { sector: first, buf: held } = &mut io.op
@@ -155,14 +155,14 @@ impl Plan {
     }
 
     /// Adds a write of `buf` to `rows` at one place of a member that is being rebuilt.
-    pub fn fill_at(&mut self, place: Place, rows: Rows, buf: Buf) {
+    pub fn fill_at(&mut self, place: MemberPlace, rows: Rows, buf: Buf) {
         let sector = place.sector + u64::from(rows.start);
         let op = IoOp::Write { sector, buf, fua: false, fill: true };
         self.writes.push(MemberIo { member: place.member, op });
     }
 
     /// Adds a write of `buf` to `rows` at one place.
-    fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
+    fn write_at(&mut self, place: MemberPlace, rows: Rows, buf: Buf, fua: bool) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.writes {
             if let IoOp::Write { sector: first, buf: held, .. } = &mut io.op
@@ -214,7 +214,7 @@ fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
 }
 
 /// Strips of scratch: so many are held without an allocation.
-pub type Strips = SmallVec<[Buf; 10]>;
+pub type ScratchStrips = SmallVec<[Buf; 10]>;
 
 /// Material of one plan: scratch strips, given back as a whole when the plan ends, and findings
 /// about codes, while it is made.
@@ -222,7 +222,7 @@ pub type Strips = SmallVec<[Buf; 10]>;
 pub struct Taken {
     /// Earlier findings how cells come back.
     pub answers: Answers,
-    bufs: Strips,
+    bufs: ScratchStrips,
     /// Number of parts that each strip is cut into, and the length of a part.
     parts: usize,
     part_bytes: u32,
@@ -233,13 +233,13 @@ pub struct Taken {
 impl Taken {
     /// Takes over free strips, of which none is taken yet.
     #[must_use]
-    pub fn new(free: Strips, answers: Answers) -> Self {
+    pub fn new(free: ScratchStrips, answers: Answers) -> Self {
         Self::in_parts(free, u32::MAX, answers)
     }
 
     /// Each strip serves as several, of which no more than the first `part_bytes` are used.
     #[must_use]
-    pub fn in_parts(free: Strips, part_bytes: u32, answers: Answers) -> Self {
+    pub fn in_parts(free: ScratchStrips, part_bytes: u32, answers: Answers) -> Self {
         let strip_bytes = free.first().map_or(0, |strip| strip.len);
         let part_bytes = part_bytes.min(strip_bytes);
         let parts = strip_bytes.checked_div(part_bytes).unwrap_or(1) as usize;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{Plan, PlannedSum, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::{Coefs, Compute, Inputs, Outputs};
-use crate::code::{Cell, Equation, KnownCode, Part, Strategy, StripeCode, Term};
+use crate::code::{Cell, Equation, KnownCode, Strategy, StripeCode, Term, WriteChoice};
 
 /// The number of sums that are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -191,7 +191,7 @@ struct Cut<'a> {
 impl Cut<'_> {
     fn strategy(&self) -> Strategy {
         let view = self.view;
-        let part = Part {
+        let part = WriteChoice {
             code: &view.code,
             covered: &|index| self.covered[index].is_some(),
             readable: &|cell| view.of(cell).reader.is_some(),

@@ -2,10 +2,10 @@
 //! repair.
 
 use super::parity::{Slots, StripeView, read_strip, recover, sets, sum};
-use super::{Place, Plan, Rows, Taken, Unrecoverable, form};
+use super::{MemberPlace, Plan, Rows, Taken, Unrecoverable, form};
 use crate::Buf;
 use crate::action::{Checked, Compute};
-use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Step, StripeCode, Term, doubts};
+use crate::code::{BlockKind, Cell, DecodeStep, Doubt, Equation, Misfit, StripeCode, Term, doubts};
 
 /// A strip to rebuild, by the number of its cell, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Target {
     /// The strip.
     pub strip: usize,
     /// Destination.
-    pub place: Place,
+    pub place: MemberPlace,
 }
 
 /// Plans the rebuilding of strips: copied from where they can still be read, computed otherwise.
@@ -158,8 +158,8 @@ pub fn fits(code: &StripeCode, strips: &[Buf], made: impl FnOnce() -> Buf) -> Ve
 fn checked_at_once(code: &StripeCode) -> Option<Vec<u8>> {
     let whole = |equation: &Equation| equation.terms.len() == code.data().len();
     match code.equations() {
-        [p] if p.kind == Kind::Parity && whole(p) => Some(Vec::new()),
-        [p, q] if p.kind == Kind::Parity && q.kind == Kind::Q && whole(p) && whole(q) => {
+        [p] if p.kind == BlockKind::Parity && whole(p) => Some(Vec::new()),
+        [p, q] if p.kind == BlockKind::Parity && q.kind == BlockKind::Q && whole(p) && whole(q) => {
             Some(q.terms.iter().map(|term| term.coef).collect())
         }
         _ => None,
@@ -230,7 +230,7 @@ pub fn tell(doubts: &mut [Doubt], checked: &[Checked]) {
 pub fn right(code: &StripeCode, strips: &[Buf], misfits: &[Misfit]) -> Plan {
     let mut plan = Plan::default();
     for misfit in misfits {
-        let Some(wrong) = misfit.wrong.filter(|&cell| code.kind(cell) == Kind::Data) else {
+        let Some(wrong) = misfit.wrong.filter(|&cell| code.kind(cell) == BlockKind::Data) else {
             continue;
         };
         for block in (0..u64::BITS).filter(|block| misfit.blocks >> block & 1 == 1) {
@@ -251,7 +251,7 @@ fn said(
     equation: usize,
     output: Buf,
 ) -> Compute {
-    let step = Step::by_equation(code, cell, equation);
+    let step = DecodeStep::by_equation(code, cell, equation);
     form(&step.inputs, |cell| strip(code.number(cell)), output)
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MemberIo, Place, Plan};
+use super::{MemberIo, MemberPlace, Plan};
 use crate::MemberId;
 use crate::action::{Checked, Compute, IoOp, Outcome};
 
@@ -17,18 +17,18 @@ use crate::action::{Checked, Compute, IoOp, Outcome};
 #[derive(Debug, Default)]
 pub struct Run {
     plan: Plan,
-    stage: Stage,
+    stage: PlanStage,
     /// Reads that were begun with.
     begun: usize,
     /// I/O and computations that are not answered.
     pending: usize,
     checked: Vec<Checked>,
-    unread: Vec<Place>,
+    unread: Vec<MemberPlace>,
 }
 
 /// The part of a plan that is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
+pub enum PlanStage {
     /// Reads of what is computed with.
     #[default]
     Reading,
@@ -42,7 +42,7 @@ pub enum Stage {
 
 /// The next step of a plan.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum PlanNext {
     /// Nothing before something is answered.
     Wait,
     /// Issue these of its reads, side by side.
@@ -78,7 +78,7 @@ impl Run {
 
     /// Returns the part of the plan that is under way.
     #[must_use]
-    pub const fn stage(&self) -> Stage {
+    pub const fn stage(&self) -> PlanStage {
         self.stage
     }
 
@@ -96,7 +96,7 @@ impl Run {
 
     /// Returns the places that could not be read.
     #[must_use]
-    pub fn unread(&self) -> &[Place] {
+    pub fn unread(&self) -> &[MemberPlace] {
         &self.unread
     }
 
@@ -129,33 +129,33 @@ impl Run {
     }
 
     /// Returns what is to be done next.
-    pub fn advance(&mut self) -> Next {
+    pub fn advance(&mut self) -> PlanNext {
         let reads = self.plan.reads.len();
         if self.begun < reads {
-            self.stage = Stage::Reading;
+            self.stage = PlanStage::Reading;
             self.pending += reads - self.begun;
-            return Next::Read(std::mem::replace(&mut self.begun, reads)..reads);
+            return PlanNext::Read(std::mem::replace(&mut self.begun, reads)..reads);
         }
         if self.pending > 0 {
-            return Next::Wait;
+            return PlanNext::Wait;
         }
         if !self.unread.is_empty() {
-            return Next::Failed;
+            return PlanNext::Failed;
         }
-        if matches!(self.stage, Stage::Writing | Stage::Rereading) {
-            return Next::Done;
+        if matches!(self.stage, PlanStage::Writing | PlanStage::Rereading) {
+            return PlanNext::Done;
         }
-        self.stage = Stage::Computing;
+        self.stage = PlanStage::Computing;
         if let Some(compute) = self.plan.computes.pop_front() {
             self.pending = 1;
-            return Next::Compute(compute);
+            return PlanNext::Compute(compute);
         }
         if self.plan.writes.is_empty() {
-            return Next::Done;
+            return PlanNext::Done;
         }
-        self.stage = Stage::Writing;
+        self.stage = PlanStage::Writing;
         self.pending = self.plan.writes.len();
-        Next::Write
+        PlanNext::Write
     }
 
     /// Returns the reads, when the plan is done, of what was written to members that are `live`.
@@ -168,7 +168,7 @@ impl Run {
             _ => None,
         };
         let reads: Vec<MemberIo> = self.plan.writes.iter().filter_map(reread).collect();
-        self.stage = Stage::Rereading;
+        self.stage = PlanStage::Rereading;
         self.pending = reads.len();
         reads
     }
@@ -182,7 +182,7 @@ impl Run {
     }
 
     /// A read failed.
-    pub fn unreadable(&mut self, place: Place) {
+    pub fn unreadable(&mut self, place: MemberPlace) {
         self.pending -= 1;
         self.unread.push(place);
     }
@@ -194,7 +194,7 @@ mod tests {
     use crate::Buf;
 
     const BUF: Buf = Buf { offset: 0, len: 4096 };
-    const PLACE: Place = Place { member: MemberId(0), sector: 8 };
+    const PLACE: MemberPlace = MemberPlace { member: MemberId(0), sector: 8 };
 
     fn read(member: u16) -> MemberIo {
         MemberIo { member: MemberId(member), op: IoOp::Read { sector: 8, buf: BUF } }
@@ -217,51 +217,51 @@ mod tests {
     #[test]
     fn each_stage_waits_for_the_one_before() {
         let mut run = Run::new(plan(2, 2, 2));
-        assert_eq!(run.advance(), Next::Read(0..2));
+        assert_eq!(run.advance(), PlanNext::Read(0..2));
         run.answered(Outcome::Done);
-        assert_eq!(run.advance(), Next::Wait);
+        assert_eq!(run.advance(), PlanNext::Wait);
         run.answered(Outcome::Done);
         for differs in [0, 4] {
-            assert_eq!(run.advance(), Next::Compute(compare()));
-            assert_eq!(run.advance(), Next::Wait);
+            assert_eq!(run.advance(), PlanNext::Compute(compare()));
+            assert_eq!(run.advance(), PlanNext::Wait);
             run.answered(Outcome::Checked(Checked { p_differs: differs, ..Checked::default() }));
         }
         assert_eq!(run.checked().iter().map(|found| found.differs()).collect::<Vec<_>>(), [0, 4]);
-        assert_eq!((run.advance(), run.pending()), (Next::Write, 2));
+        assert_eq!((run.advance(), run.pending()), (PlanNext::Write, 2));
         run.answered(Outcome::Done);
         run.answered(Outcome::Done);
-        assert_eq!(run.advance(), Next::Done);
+        assert_eq!(run.advance(), PlanNext::Done);
         assert_eq!(run.reread(|member| member == MemberId(1)).len(), 1);
-        assert_eq!(run.advance(), Next::Wait);
+        assert_eq!(run.advance(), PlanNext::Wait);
         run.unreadable(PLACE);
-        assert_eq!((run.advance(), run.unread()), (Next::Failed, &[PLACE][..]));
+        assert_eq!((run.advance(), run.unread()), (PlanNext::Failed, &[PLACE][..]));
     }
 
     #[test]
     fn nothing_is_computed_of_what_was_not_read() {
         let mut run = Run::new(plan(2, 1, 0));
-        assert_eq!(run.advance(), Next::Read(0..2));
+        assert_eq!(run.advance(), PlanNext::Read(0..2));
         run.unreadable(PLACE);
-        assert_eq!(run.advance(), Next::Wait, "what is on its way lands in buffers");
+        assert_eq!(run.advance(), PlanNext::Wait, "what is on its way lands in buffers");
         run.answered(Outcome::Done);
-        assert_eq!(run.advance(), Next::Failed);
+        assert_eq!(run.advance(), PlanNext::Failed);
     }
 
     #[test]
     fn what_is_added_is_read_at_once_and_computed_last() {
         let mut run = Run::new(plan(0, 2, 0));
-        assert_eq!(run.advance(), Next::Compute(compare()));
+        assert_eq!(run.advance(), PlanNext::Compute(compare()));
         run.extend(plan(1, 1, 0));
-        assert_eq!(run.advance(), Next::Read(0..1));
+        assert_eq!(run.advance(), PlanNext::Read(0..1));
         run.answered(Outcome::Done);
-        assert_eq!(run.advance(), Next::Wait);
+        assert_eq!(run.advance(), PlanNext::Wait);
         run.answered(Outcome::Done);
         for _ in 0..2 {
-            assert_eq!(run.advance(), Next::Compute(compare()));
+            assert_eq!(run.advance(), PlanNext::Compute(compare()));
             run.answered(Outcome::Done);
         }
-        assert_eq!(run.advance(), Next::Done);
+        assert_eq!(run.advance(), PlanNext::Done);
         run.then(plan(0, 0, 1));
-        assert_eq!((run.advance(), run.stage()), (Next::Write, Stage::Writing));
+        assert_eq!((run.advance(), run.stage()), (PlanNext::Write, PlanStage::Writing));
     }
 }

@@ -22,13 +22,13 @@ const MOST_BITMAP_SECTORS: u64 = 256;
 
 /// A member, and where among the candidates it is.
 #[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(super) struct AreaMember<'a> {
     pub(super) index: usize,
     pub(super) device: &'a str,
     pub(super) superblock: &'a Superblock,
 }
 
-impl<'a> Member<'a> {
+impl<'a> AreaMember<'a> {
     pub(super) fn of((index, candidate): (usize, &'a Candidate)) -> Option<Self> {
         let superblock = candidate.superblock.as_ref().ok()?;
         Some(Self { index, device: &candidate.device, superblock })
@@ -67,9 +67,9 @@ impl<'a> Member<'a> {
 }
 
 /// The offset from the superblock at which all members have so much room: as close to it as can be.
-fn common_offset(members: &[Member<'_>], sectors: u64) -> Option<i32> {
+fn common_offset(members: &[AreaMember<'_>], sectors: u64) -> Option<i32> {
     let sectors = i64::try_from(sectors).ok()?;
-    let starts = |member: &Member<'_>| {
+    let starts = |member: &AreaMember<'_>| {
         let at_end = matches!(member.superblock.version, Version::V1_0);
         let start = move |gap: Range<i64>| if at_end { gap.end - sectors } else { gap.start };
         member.gaps().into_iter().map(start).collect::<Vec<_>>()
@@ -99,7 +99,7 @@ impl Area {
     pub(super) fn bitmap(
         level: Level,
         superblock: &Superblock,
-        members: &[Member<'_>],
+        members: &[AreaMember<'_>],
         chunk_bytes: Option<u32>,
     ) -> Result<Self, Refusal> {
         let impossible =
@@ -123,7 +123,7 @@ impl Area {
 
     pub(super) fn partial_parity(
         superblock: &Superblock,
-        members: &[Member<'_>],
+        members: &[AreaMember<'_>],
     ) -> Result<Self, Refusal> {
         let least = ppl::least_sectors(superblock.chunk_sectors);
         let place = |sectors: u64| {
@@ -146,8 +146,12 @@ impl Area {
     }
 
     /// All that is to be written; `superblock` is that of the whole array, as it is to be.
-    pub(super) fn written(self, superblock: &Superblock, members: &[Member<'_>]) -> PolicyChange {
-        let area = |member: &Member<'_>| {
+    pub(super) fn written(
+        self,
+        superblock: &Superblock,
+        members: &[AreaMember<'_>],
+    ) -> PolicyChange {
+        let area = |member: &AreaMember<'_>| {
             let sector = member.superblock.super_offset.checked_add_signed(self.offset.into());
             let sector = sector.expect("in a gap on the device");
             Write { index: member.index, sector, bytes: self.content.clone() }
@@ -163,12 +167,12 @@ impl Area {
 /// that of the whole array, as it is to be.
 pub(super) fn superblocks(
     superblock: &Superblock,
-    members: &[Member<'_>],
+    members: &[AreaMember<'_>],
     feature: u32,
     code: i32,
 ) -> Vec<Write> {
     let kept = !(ANY_POLICY | feature::RECOVERY_BITMAP);
-    let renewed = |member: &Member<'_>| {
+    let renewed = |member: &AreaMember<'_>| {
         let new = Superblock {
             feature_map: member.superblock.feature_map & kept | feature,
             bitmap_offset_sectors: code,
@@ -182,7 +186,7 @@ pub(super) fn superblocks(
     roles.into_iter().chain(others).map(renewed).collect()
 }
 
-fn no_room(members: &[Member<'_>], sectors: u64, what: &str) -> Refusal {
+fn no_room(members: &[AreaMember<'_>], sectors: u64, what: &str) -> Refusal {
     let needed = sectors * crate::SECTOR_BYTES / 1024;
     let wanting = members.iter().find(|member| {
         let largest = member.gaps().into_iter().map(|gap| gap.end - gap.start).max();

@@ -1,6 +1,6 @@
 //! A journal on a device of its own, given to an array or taken from it.
 
-use super::area::{Member, superblocks};
+use super::area::{AreaMember, superblocks};
 use super::{Assembly, Candidate, FoundLog, PolicyChange, Write, start_all};
 use crate::create::{NewDevice, least_journal_sectors};
 use crate::format::journal::MetaBlock;
@@ -34,16 +34,16 @@ pub(super) fn check_empty(candidates: &[Candidate], assembly: &Assembly) -> Resu
 }
 
 /// The array goes on without its journal; `superblock` is that of the whole array.
-pub(super) fn taken(mut superblock: Superblock, members: &[Member<'_>]) -> PolicyChange {
-    let is_journal = |member: &&Member<'_>| member.superblock.role() == DevRole::Journal;
+pub(super) fn taken(mut superblock: Superblock, members: &[AreaMember<'_>]) -> PolicyChange {
+    let is_journal = |member: &&AreaMember<'_>| member.superblock.role() == DevRole::Journal;
     for role in superblock.roles.iter_mut().filter(|role| **role == DevRole::Journal) {
         *role = DevRole::Spare;
     }
-    let others: Vec<Member<'_>> =
+    let others: Vec<AreaMember<'_>> =
         members.iter().filter(|member| !is_journal(member)).copied().collect();
     let mut writes = superblocks(&superblock, &others, 0, 0);
     // A device that says nothing of the array can be used for anything.
-    let blank = |member: &Member<'_>| Write {
+    let blank = |member: &AreaMember<'_>| Write {
         index: member.index,
         sector: member.superblock.super_offset,
         bytes: vec![0; member.superblock.encode().len()],
@@ -56,7 +56,7 @@ pub(super) fn taken(mut superblock: Superblock, members: &[Member<'_>]) -> Polic
 /// The array gets a journal; `superblock` is that of the whole array.
 pub(super) fn given(
     mut superblock: Superblock,
-    members: &[Member<'_>],
+    members: &[AreaMember<'_>],
     new: NewJournal,
 ) -> Result<PolicyChange, Refusal> {
     let NewJournal { device: NewDevice { device_sectors, device_uuid }, first_seq } = new;
@@ -107,7 +107,7 @@ pub(super) fn given(
 }
 
 /// A device number behind all that are in use.
-fn free_number(superblock: &Superblock, members: &[Member<'_>]) -> Result<u32, Refusal> {
+fn free_number(superblock: &Superblock, members: &[AreaMember<'_>]) -> Result<u32, Refusal> {
     let listed = superblock.roles.iter().rposition(|role| *role != DevRole::Spare);
     let listed = listed.map_or(0, |number| number as u32 + 1);
     let held = members.iter().map(|member| member.superblock.dev_number + 1).max().unwrap_or(0);

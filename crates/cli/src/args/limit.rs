@@ -1,7 +1,7 @@
 //! Limits of background work as people type them: a speed, and maybe others at times of the day.
 
 use braid_array::Refusal;
-use braid_host::limits::{DAY, Limit, Window};
+use braid_host::limits::{DAY, DailyWindow, Limit};
 
 use super::Size;
 use super::size::{parse_limit, parse_size};
@@ -36,7 +36,10 @@ fn parse(text: &str, speed: &dyn Fn(&str) -> Result<Size, Refusal>) -> Result<Li
     Ok(Limit { usual, windows })
 }
 
-fn window(text: &str, speed: &dyn Fn(&str) -> Result<Size, Refusal>) -> Result<Window, Refusal> {
+fn window(
+    text: &str,
+    speed: &dyn Fn(&str) -> Result<Size, Refusal>,
+) -> Result<DailyWindow, Refusal> {
     let none = || Refusal::new(format!("'{text}' is no FROM-UNTIL=SPEED"), WINDOWS);
     let (times, bytes_per_s) = text.split_once('=').ok_or_else(none)?;
     let (from, until) = times.split_once('-').ok_or_else(none)?;
@@ -45,7 +48,7 @@ fn window(text: &str, speed: &dyn Fn(&str) -> Result<Size, Refusal>) -> Result<W
     if from == until {
         return Err(Refusal::new(format!("'{text}' ends when it begins"), WINDOWS));
     }
-    Ok(Window { from, until, bytes_per_s: speed(bytes_per_s)?.0 })
+    Ok(DailyWindow { from, until, bytes_per_s: speed(bytes_per_s)?.0 })
 }
 
 /// `HH:MM` as the minute of the day.
@@ -59,11 +62,11 @@ fn minute(text: &str) -> Option<u16> {
     (minute <= DAY).then_some(minute)
 }
 
-fn overlap(one: &Window, other: &Window) -> bool {
+fn overlap(one: &DailyWindow, other: &DailyWindow) -> bool {
     one.holds(other.from) || other.holds(one.from)
 }
 
-fn times(window: &Window) -> String {
+fn times(window: &DailyWindow) -> String {
     let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
     format!("{}-{}", clock(window.from), clock(window.until))
 }
@@ -91,7 +94,7 @@ mod tests {
             assert_eq!(shown(&parse_max(text).unwrap()), text);
         }
         let limit = parse_max("200M@22:00-6:00=none").unwrap();
-        let night = Window { from: 22 * 60, until: 6 * 60, bytes_per_s: u64::MAX };
+        let night = DailyWindow { from: 22 * 60, until: 6 * 60, bytes_per_s: u64::MAX };
         assert_eq!(limit, Limit { usual: 200 << 20, windows: vec![night] });
         assert_eq!(parse_min("5").unwrap(), Limit { usual: 5, windows: Vec::new() });
     }

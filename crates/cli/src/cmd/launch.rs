@@ -11,7 +11,7 @@ use braid_host::export::nbd::asks_clients;
 use braid_host::limits::Limits;
 use braid_host::notify;
 use braid_host::run_dir::log_path;
-use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
+use braid_host::serve::{Assembled, ExportPlace, ExportSpec, Serving, SpecError};
 
 use super::successor::HowAssembled;
 use crate::failure::{Failure, system_error};
@@ -136,9 +136,9 @@ pub(super) fn check_secure(
 /// Refuses a writable export open to a whole network.
 pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
     match (&export.place, &export.tls) {
-        (Place::NbdTcp(address), _) if is_loopback(address) => Ok(()),
-        (Place::NbdTcp(_), Some(dir)) if asks_clients(dir) => Ok(()),
-        (Place::NbdTcp(_), Some(dir)) => {
+        (ExportPlace::NbdTcp(address), _) if is_loopback(address) => Ok(()),
+        (ExportPlace::NbdTcp(_), Some(dir)) if asks_clients(dir) => Ok(()),
+        (ExportPlace::NbdTcp(_), Some(dir)) => {
             let reason = format!(
                 "{} has no ca-cert.pem, so nobody would be asked for a certificate: whoever can \
                  connect could read and write the array",
@@ -148,7 +148,7 @@ pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
                         --insecure";
             Err(Refusal::new(reason, next))
         }
-        (Place::NbdTcp(address), None) => {
+        (ExportPlace::NbdTcp(address), None) => {
             let reason = format!(
                 "whoever can connect to {address} could read and write the array: nothing is \
                  encrypted, and nobody is asked who they are"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use braid_host::control::make_run_dir;
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::frame::TransportKind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
 use braid_host::notify;
 use braid_host::run_dir::log_path;
@@ -52,7 +52,7 @@ pub(super) fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     let network = if args.no_key { network.kind.into() } else { network };
     let network = Network { encrypt: args.encrypt, ..network };
     network.key.map_or(Ok(()), |key| whole("node", &listen, key))?;
-    if args.encrypt && network.kind != Kind::Tcp {
+    if args.encrypt && network.kind != TransportKind::Tcp {
         let reason = "slices pass the processor by over libfabric: nobody could encrypt them";
         let next = "leave out --fabric, or --encrypt";
         return Err(Failure::refused("node", &listen, reason, next));

@@ -26,13 +26,13 @@ use crate::output::shape::short_name;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A node with its answers, or the error.
-struct Seen {
+struct SeenNode {
     address: String,
-    found: Result<Found, RemoteError>,
+    found: Result<NodeAnswers, RemoteError>,
 }
 
 /// Answers of a node.
-struct Found {
+struct NodeAnswers {
     survey: NodeSurvey,
     /// Its clients, in the order in which they came.
     sessions: Vec<SessionInfo>,
@@ -79,7 +79,7 @@ enum Content {
 pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
     let network = network("node status", &args.network)?;
     // All at the same time: one that is silent holds up no other.
-    let all: Vec<Seen> = std::thread::scope(|scope| {
+    let all: Vec<SeenNode> = std::thread::scope(|scope| {
         let ask = |address| scope.spawn(move || look(address, network));
         let asked: Vec<_> = args.addresses.iter().map(String::as_str).map(ask).collect();
         asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
@@ -184,7 +184,7 @@ fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, F
 }
 
 /// All that is asked of a node is to be answered by then.
-fn look(address: &str, network: Network) -> Seen {
+fn look(address: &str, network: Network) -> SeenNode {
     let until = Instant::now() + PATIENCE;
     let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
         remote.wait_until(until);
@@ -194,9 +194,9 @@ fn look(address: &str, network: Network) -> Seen {
         let content = |name| content(address, name, network, until).unwrap_or(Content::Unknown);
         let contents: Vec<Content> = names.map(content).collect();
         let votes = votes(&mut remote, &survey.votes, &contents);
-        Ok(Found { survey, sessions, contents, votes })
+        Ok(NodeAnswers { survey, sessions, contents, votes })
     });
-    Seen { address: address.to_owned(), found }
+    SeenNode { address: address.to_owned(), found }
 }
 
 /// Returns the votes of arrays without a member here. An unreadable volume could hold a member, so
@@ -255,8 +255,8 @@ fn forgetting(address: &str, array: [u8; 16]) -> String {
     format!("braid node forget {} {}", shell_word(address), text_of_uuid(array))
 }
 
-fn text(seen: &Seen, options: &str) -> String {
-    let Found { survey, sessions, contents, votes } = match &seen.found {
+fn text(seen: &SeenNode, options: &str) -> String {
+    let NodeAnswers { survey, sessions, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(RemoteError { why: Refusal { reason, next }, .. }) => {
             return format!("{}: {reason}; {}\n", seen.address, next.advice);
@@ -317,8 +317,8 @@ fn head(address: &str, survey: &NodeSurvey) -> String {
     )
 }
 
-fn as_json(seen: &Seen) -> Value {
-    let Found { survey, sessions, contents, votes } = match &seen.found {
+fn as_json(seen: &SeenNode) -> Value {
+    let NodeAnswers { survey, sessions, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(error) => {
             let state =

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use braid_array::Refusal;
 use braid_host::fabric::Network;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::frame::TransportKind;
 use braid_host::remote::{Remote, RemoteError, RemoteErrorKind};
 
 use super::key;
@@ -111,7 +111,7 @@ pub(super) fn options(typed: &NetworkArgs) -> String {
 ///
 /// # Errors
 /// Returns a usage error for an unknown fabric.
-pub fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failure> {
+pub fn fabric(operation: &str, typed: Option<&str>) -> Result<TransportKind, Failure> {
     typed.unwrap_or("tcp").parse().map_err(|why: Refusal| {
         Failure::explained(operation, "--fabric", why).with_code(Failure::USAGE)
     })

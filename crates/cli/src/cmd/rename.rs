@@ -23,7 +23,7 @@ use crate::invocation::shell_word;
 use crate::output;
 
 /// A member of the array.
-struct Member {
+struct RenamedMember {
     /// For people.
     device: String,
     old: Superblock,
@@ -59,9 +59,9 @@ fn on_devices(args: &RenameArgs, paths: &[PathBuf]) -> Result<(), Failure> {
     let found = found::open_all("rename", paths, purpose)?;
     let member = |one: &found::Found| {
         let device = one.device.path.display().to_string();
-        Member::of(args, device, one.candidate.superblock.as_ref())
+        RenamedMember::of(args, device, one.candidate.superblock.as_ref())
     };
-    let members = found.iter().map(member).collect::<Result<Vec<Member>, Failure>>()?;
+    let members = found.iter().map(member).collect::<Result<Vec<RenamedMember>, Failure>>()?;
     check(args, &members)?;
     for (one, member) in found.iter().zip(&members) {
         let place = (member.new.super_offset, member.new.encode().len());
@@ -84,10 +84,10 @@ fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
     let network = network("rename", &args.network)?;
     let held = look_at_all("rename", &nodes, network)?;
     let member = |(node, volume): (&NodeArg, &braid_cluster::policy::Volume)| {
-        Member::of(args, node.to_string(), volume.candidate.superblock.as_ref())
+        RenamedMember::of(args, node.to_string(), volume.candidate.superblock.as_ref())
     };
     let members = nodes.iter().zip(&held).map(member);
-    let members = members.collect::<Result<Vec<Member>, Failure>>()?;
+    let members = members.collect::<Result<Vec<RenamedMember>, Failure>>()?;
     check(args, &members)?;
     let granted = held.iter().filter_map(|volume| Some(volume.voter.as_ref()?.granted)).max();
     let change = Plan {
@@ -100,13 +100,13 @@ fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
 }
 
 /// The command that starts the array under its new name.
-fn tell(args: &RenameArgs, options: &str, members: &[Member]) -> Result<(), Failure> {
+fn tell(args: &RenameArgs, options: &str, members: &[RenamedMember]) -> Result<(), Failure> {
     let words: Vec<String> = members.iter().map(|member| shell_word(&member.device)).collect();
     let name = shell_word(&args.new_name);
     output::answer(&format!("braid assemble{options} {name} {}\n", words.join(" ")))
 }
 
-impl Member {
+impl RenamedMember {
     /// With the new name in place of the old one, behind the same host.
     fn of(
         args: &RenameArgs,
@@ -142,12 +142,12 @@ impl Member {
 }
 
 /// Checks that these are all members of the named array, and no others.
-fn check(args: &RenameArgs, members: &[Member]) -> Result<(), Failure> {
+fn check(args: &RenameArgs, members: &[RenamedMember]) -> Result<(), Failure> {
     let checked = all_of_one(members, &args.name);
     checked.map_err(|why| Failure::explained("rename", &args.name, why))
 }
 
-fn all_of_one(members: &[Member], name: &str) -> Result<(), Refusal> {
+fn all_of_one(members: &[RenamedMember], name: &str) -> Result<(), Refusal> {
     let refuse = |reason: String, next: &'static str| Err(Refusal::new(reason, next));
     let old = || members.iter().map(|member| &member.old);
     let Some(newest) = old().max_by_key(|superblock| superblock.events) else { return Ok(()) };
@@ -189,7 +189,7 @@ mod tests {
             bitmap_offset_sectors: 2,
             ..Superblock::blank()
         };
-        let member = Member { device: "volume".to_owned(), new: old.clone(), old };
+        let member = RenamedMember { device: "volume".to_owned(), new: old.clone(), old };
         let write = member.write(0);
         let end = write.sector + write.bytes.len() as u64 / SECTOR_BYTES;
         assert!(member.new.bitmap_sector().is_some_and(|bitmap| end <= bitmap), "{end}");

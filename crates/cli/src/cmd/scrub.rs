@@ -16,12 +16,12 @@ use crate::output::progress::Progress;
 
 /// Compare only, or rewrite as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScrubKind {
     Check,
     Repair,
 }
 
-impl Kind {
+impl ScrubKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(), Failure> {
     let name = &args.name;
     let scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
     let scrubbing = |sync: &SyncStatus| scrub(sync.action) || sync.next.is_some();
@@ -64,13 +64,13 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Fa
     if !args.json {
         output::answer(&outcome(&array, kind))?;
     }
-    let differs = kind == Kind::Check && array.array.mismatch_sectors > Some(0);
+    let differs = kind == ScrubKind::Check && array.array.mismatch_sectors > Some(0);
     let well = !differs && array.array.unreadable_sectors == 0;
     if well { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
 /// A resync or recovery can be held up and not ended: it makes the array whole.
-fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failure> {
+fn refuse_other_work(run_dir: &Path, name: &str, kind: ScrubKind) -> Result<(), Failure> {
     let action = running::status(kind.name(), run_dir, name)?.array.sync.action;
     if !matches!(action, SyncAction::Resync | SyncAction::Recovery) {
         return Ok(());
@@ -81,7 +81,7 @@ fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failu
 }
 
 /// Returns the findings of the scrub, one line for each place.
-fn outcome(array: &ControlStatus, kind: Kind) -> String {
+fn outcome(array: &ControlStatus, kind: ScrubKind) -> String {
     let name = &array.name;
     let operation = kind.name();
     let unread = array.array.unreadable_sectors;
@@ -93,7 +93,7 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
     if alone > 0 {
         let _ = write!(ended, ", {alone} sectors have nothing left to be compared with");
     }
-    let trusted = if kind == Kind::Repair { array.array.trusted_sectors } else { 0 };
+    let trusted = if kind == ScrubKind::Repair { array.array.trusted_sectors } else { 0 };
     if trusted > 0 {
         let _ = write!(ended, ", {trusted} sectors were taken from parity that may not fit");
     }
@@ -102,10 +102,10 @@ fn outcome(array: &ControlStatus, kind: Kind) -> String {
             format!("{ended}, no mismatches in the rest\n")
         }
         (None | Some(0), _) => format!("{ended}, no mismatches\n"),
-        (Some(n), Kind::Check) => {
+        (Some(n), ScrubKind::Check) => {
             format!("{ended}, {n} sectors differ; braid repair {name} rewrites them\n")
         }
-        (Some(n), Kind::Repair) => format!("{ended}, {n} sectors rewritten\n"),
+        (Some(n), ScrubKind::Repair) => format!("{ended}, {n} sectors rewritten\n"),
     };
     for found in &array.mismatches {
         let offset = found.array_sector * SECTOR_BYTES;

@@ -17,7 +17,7 @@ use crate::output::shape::version_name;
 const OPERATION: &str = "zero-superblock";
 
 /// A superblock, or data that look like one.
-struct Place {
+struct ZeroedPlace {
     version: Version,
     sector: u64,
     bytes: usize,
@@ -62,28 +62,32 @@ fn path(member: &MemberArg) -> Result<PathBuf, Failure> {
 }
 
 /// Reads the locations of superblocks on a device.
-fn places(device: &MemberFile) -> Result<Vec<Place>, Failure> {
+fn places(device: &MemberFile) -> Result<Vec<ZeroedPlace>, Failure> {
     let read = |(version, sector, bytes): (Version, u64, u32)| {
         let bytes = bytes as usize;
         let content = device.read_at(sector * SECTOR_BYTES, bytes)?;
         let found = Superblock::decode(version, sector, &content);
-        Ok(Place { version, sector, bytes, found })
+        Ok(ZeroedPlace { version, sector, bytes, found })
     };
-    let places = locations(device.sectors).map(read).collect::<std::io::Result<Vec<Place>>>();
+    let places = locations(device.sectors).map(read).collect::<std::io::Result<Vec<ZeroedPlace>>>();
     let mut places = places.map_err(|error| failed(device, &error))?;
     places.retain(|place| place.found != Err(SuperblockError::NoMagic));
     Ok(places)
 }
 
 /// Checks that these superblocks may be removed.
-fn check(device: &MemberFile, places: Vec<Place>, force: bool) -> Result<Vec<Place>, Failure> {
+fn check(
+    device: &MemberFile,
+    places: Vec<ZeroedPlace>,
+    force: bool,
+) -> Result<Vec<ZeroedPlace>, Failure> {
     let refused = |reason: String, next: &'static str| {
         Err(Failure::refused(OPERATION, device.path.display(), reason, next))
     };
     if force {
         return Ok(places);
     }
-    for Place { sector, found, .. } in &places {
+    for ZeroedPlace { sector, found, .. } in &places {
         if let Err(error) = found {
             let byte = sector * SECTOR_BYTES;
             let reason = format!("what looks like a superblock at byte {byte} is none: {error}");
@@ -96,9 +100,9 @@ fn check(device: &MemberFile, places: Vec<Place>, force: bool) -> Result<Vec<Pla
     Ok(places)
 }
 
-fn remove(device: &MemberFile, places: &[Place]) -> Result<(), Failure> {
+fn remove(device: &MemberFile, places: &[ZeroedPlace]) -> Result<(), Failure> {
     let path = device.path.display();
-    for Place { version, sector, bytes, found } in places {
+    for ZeroedPlace { version, sector, bytes, found } in places {
         let byte = sector * SECTOR_BYTES;
         let removed = device.write_at(byte, &vec![0; *bytes]).and_then(|()| device.sync());
         removed.map_err(|error| failed(device, &error))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use braid_array::name::check_name;
 use braid_array::refusal::Advised;
-use braid_host::serve::{ExportSpec, Place};
+use braid_host::serve::{ExportPlace, ExportSpec};
 use toml::de::{DeTable, DeValue};
 
 use super::entry::{Entry, Lines};
@@ -92,7 +92,7 @@ fn twice(config: &Config) -> Vec<Problem> {
         let address = export.value.address();
         let same =
             |(_, other): &&(_, &Located<ExportSpec>)| -> bool { other.value.address() == address };
-        if matches!(export.value.place, Place::Ublk(None)) {
+        if matches!(export.value.place, ExportPlace::Ublk(None)) {
             continue;
         }
         if let Some((first, other)) = exports[..index].iter().find(same) {

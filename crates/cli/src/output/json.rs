@@ -312,8 +312,8 @@ fn mismatch(status: &Status, found: &Mismatch) -> MismatchJson {
     }
 }
 
-fn places(status: &Status, places: Vec<unread::Placed<'_>>) -> Vec<UnreadableJson> {
-    let json = |(place, within): unread::Placed<'_>| UnreadableJson {
+fn places(status: &Status, places: Vec<unread::ArrayPlace<'_>>) -> Vec<UnreadableJson> {
+    let json = |(place, within): unread::ArrayPlace<'_>| UnreadableJson {
         array_offset_bytes: place.array_sector * SECTOR_BYTES,
         bytes: place.sectors * SECTOR_BYTES,
         devices: unread::devices(status, place).into_iter().map(str::to_owned).collect(),

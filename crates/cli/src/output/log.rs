@@ -7,8 +7,8 @@ use braid_array::format::journal::{BLOCK_SECTORS, Payload};
 use braid_array::format::ppl::{PplArea, PplEntry};
 use braid_array::format::{DevRole, Superblock};
 use braid_array::geometry::Geometry;
-use braid_array::log::journal::{Found, JournalArea};
-use braid_array::log::ppl::{EntryRows, Unit, UnitStanding};
+use braid_array::log::journal::{FoundBlock, JournalArea};
+use braid_array::log::ppl::{EntryRows, PplUnit, UnitStanding};
 use serde_json::{Value, json};
 
 use super::Stream;
@@ -16,7 +16,7 @@ use super::json::SCHEMA;
 use crate::failure::Failure;
 
 /// The member of the listed log.
-pub(crate) struct Member<'a> {
+pub(crate) struct LogMember<'a> {
     pub(crate) device: &'a str,
     pub(crate) superblock: &'a Superblock,
     pub(crate) geometry: &'a Geometry,
@@ -49,7 +49,7 @@ impl Listing {
     /// The head of a partial parity log.
     pub(crate) fn begin_partial_parity(
         &mut self,
-        member: &Member<'_>,
+        member: &LogMember<'_>,
         area: &PplArea,
     ) -> Result<(), Failure> {
         let PplArea { sector, sectors, is_ring } = area;
@@ -76,7 +76,7 @@ impl Listing {
     /// The head of a journal.
     pub(crate) fn begin_journal(
         &mut self,
-        member: &Member<'_>,
+        member: &LogMember<'_>,
         area: &JournalArea,
     ) -> Result<(), Failure> {
         let JournalArea { start, sectors, tail } = area;
@@ -99,11 +99,11 @@ impl Listing {
     /// Prints a unit. `whole` tells for each entry whether its partial parity matches its checksum.
     pub(crate) fn unit(
         &mut self,
-        member: &Member<'_>,
-        unit: &Unit,
+        member: &LogMember<'_>,
+        unit: &PplUnit,
         whole: &[bool],
     ) -> Result<(), Failure> {
-        let Unit { at, header, standing } = unit;
+        let PplUnit { at, header, standing } = unit;
         let (word, means) = match standing {
             UnitStanding::Replaced => ("replaced", "a later one follows"),
             UnitStanding::Counts => ("counts", "counts"),
@@ -134,7 +134,7 @@ impl Listing {
     }
 
     /// A block of a journal.
-    pub(crate) fn block(&mut self, found: &Found) -> Result<(), Failure> {
+    pub(crate) fn block(&mut self, found: &FoundBlock) -> Result<(), Failure> {
         let block = &found.block;
         let mut first = 0;
         let payloads = block.payloads.iter().map(|payload| {
@@ -205,7 +205,7 @@ fn role(superblock: &Superblock) -> Option<Role> {
     }
 }
 
-fn entry_json(member: &Member<'_>, entry: &PplEntry, whole: bool) -> Value {
+fn entry_json(member: &LogMember<'_>, entry: &PplEntry, whole: bool) -> Value {
     let rows = EntryRows::of(entry, member.geometry);
     json!({
         "array_sector": entry.data_sector,
@@ -222,7 +222,7 @@ fn entry_json(member: &Member<'_>, entry: &PplEntry, whole: bool) -> Value {
     })
 }
 
-fn entry_text(member: &Member<'_>, entry: &PplEntry, whole: bool) -> String {
+fn entry_text(member: &LogMember<'_>, entry: &PplEntry, whole: bool) -> String {
     let PplEntry { data_sector, pp_bytes, parity_disk, .. } = entry;
     let checksum = if whole { "right" } else { "WRONG" };
     let rows = match EntryRows::of(entry, member.geometry) {

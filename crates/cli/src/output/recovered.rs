@@ -16,7 +16,7 @@ pub(crate) struct Recovered {
     pub(crate) confidence: Confidence,
     pub(crate) shape: Shape,
     /// The member in each role.
-    pub(crate) roles: Vec<Option<Placed>>,
+    pub(crate) roles: Vec<Option<PlacedMember>>,
     pub(crate) evidence: Vec<String>,
     /// End of the content found on the array, if known.
     pub(crate) needed_sectors: Option<u64>,
@@ -51,7 +51,7 @@ impl Leg {
 
 /// A member, and where its data begin.
 #[derive(Clone, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedMember {
     pub(crate) member: String,
     pub(crate) data_offset_bytes: u64,
 }
@@ -82,7 +82,7 @@ impl Recovered {
 
     /// Returns the members as they are typed. Names of served legs are expanded by the shell.
     fn words(&self) -> String {
-        let typed = |role: &Option<Placed>| {
+        let typed = |role: &Option<PlacedMember>| {
             let word = word(role);
             if self.legs.is_empty() { shell_word(&word) } else { format!("\"{word}\"") }
         };
@@ -109,7 +109,7 @@ impl Recovered {
     }
 }
 
-fn word(role: &Option<Placed>) -> String {
+fn word(role: &Option<PlacedMember>) -> String {
     role.as_ref().map_or_else(|| "missing".to_owned(), |place| place.member.clone())
 }
 
@@ -236,7 +236,7 @@ impl Recovered {
     fn tell_roles(&self, text: &mut String, indent: &str) {
         for (number, role) in self.roles.iter().enumerate() {
             let _ = match role {
-                Some(Placed { member, data_offset_bytes }) => writeln!(
+                Some(PlacedMember { member, data_offset_bytes }) => writeln!(
                     text,
                     "{indent}role {number}: {member}, data from {} on",
                     size::typed(*data_offset_bytes)
@@ -248,9 +248,9 @@ impl Recovered {
 }
 
 /// Progress bar of reading, on a terminal.
-pub(crate) struct Progress(ProgressBar);
+pub(crate) struct ReadingProgress(ProgressBar);
 
-impl Progress {
+impl ReadingProgress {
     pub(crate) fn new(bytes: u64) -> Self {
         let shown = super::shows_progress();
         let bar = if shown { ProgressBar::new(bytes) } else { ProgressBar::hidden() };

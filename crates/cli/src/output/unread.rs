@@ -7,19 +7,19 @@ use braid_array::SECTOR_BYTES;
 use braid_array::status::{Status, Unreadable};
 
 /// A place, and the array that its offset is of, where that is another one.
-pub(crate) type Placed<'a> = (&'a Unreadable, Option<String>);
+pub(crate) type ArrayPlace<'a> = (&'a Unreadable, Option<String>);
 
 /// Returns the unreadable ranges of an array and the arrays within it.
-pub(crate) fn places(status: &Status) -> Vec<Placed<'_>> {
+pub(crate) fn places(status: &Status) -> Vec<ArrayPlace<'_>> {
     places_of(status, |array| &array.unreadable)
 }
 
 /// Returns the ranges that a repair rewrote from unverified parity.
-pub(crate) fn trusted(status: &Status) -> Vec<Placed<'_>> {
+pub(crate) fn trusted(status: &Status) -> Vec<ArrayPlace<'_>> {
     places_of(status, |array| &array.trusted)
 }
 
-fn places_of(status: &Status, of: impl Fn(&Status) -> &[Unreadable]) -> Vec<Placed<'_>> {
+fn places_of(status: &Status, of: impl Fn(&Status) -> &[Unreadable]) -> Vec<ArrayPlace<'_>> {
     let own = of(status).iter().map(|place| (place, None));
     let within = status
         .children
@@ -50,7 +50,7 @@ pub(crate) fn lines(status: &Status, most: usize) -> String {
 
 fn lines_of(
     status: &Status,
-    places: &[Placed<'_>],
+    places: &[ArrayPlace<'_>],
     most: usize,
     fate: impl Fn(&str) -> String,
 ) -> String {

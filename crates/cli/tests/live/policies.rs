@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use braid_cluster::ids::Epoch;
-use braid_host::fabric::frame::Kind;
+use braid_host::fabric::frame::TransportKind;
 use braid_host::remote::{Remote, RemoteErrorKind};
 
 use crate::support::export::{fill, noise};
@@ -201,7 +201,7 @@ fn an_epoch_is_granted_to_one_client() {
     let lab = Lab::new();
     let nodes = in_memory(&lab, 4);
     lab.ok(&format!("create x -l 5 -n 4 --size 1M{}", members(&nodes, "")), &[]);
-    let connect = || Remote::connect(&nodes[0].address, Kind::Tcp).expect("a node");
+    let connect = || Remote::connect(&nodes[0].address, TransportKind::Tcp).expect("a node");
     let mut first = connect();
     let mut second = connect();
     let mut third = connect();

@@ -6,7 +6,7 @@ use braid_array::{MemberId, Refusal};
 use super::out::{Loss, LossKind, RequestKind};
 use super::parts::Parts;
 use super::session_key::SessionKey;
-use super::{Client, Phase};
+use super::{Client, ClientPhase};
 use crate::member;
 use crate::wire::Message;
 
@@ -34,7 +34,7 @@ impl Client {
                     sessions.hang_up_all(&mut net);
                     // Nobody answers any more.
                     self.parts.out.requests.clear();
-                    self.parts.phase = Phase::Stopped;
+                    self.parts.phase = ClientPhase::Stopped;
                 }
                 self.parts.out.reply(id, result);
             }

@@ -7,7 +7,7 @@ use std::iter;
 use braid_array::array::Scratch;
 use braid_array::{Refusal, Role};
 
-use super::ownership::decision::Grant;
+use super::ownership::decision::NodeGrant;
 use super::{Client, ClientConfig, ClientMember};
 use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness};
@@ -46,7 +46,7 @@ pub fn foretell(
     let scratch = Scratch { offset: 0, bytes: Client::scratch_bytes(&config) };
     let grant = |voter: &Voter| {
         let Voter { view, incarnation, node, .. } = voter.clone();
-        Grant { view, incarnation, node }
+        NodeGrant { view, incarnation, node }
     };
     let of_role = |(role, member): (Role, &Option<ClientMember>)| {
         let address = &member.as_ref()?.address;

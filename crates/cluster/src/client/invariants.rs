@@ -5,13 +5,13 @@ use braid_array::{Instant, MemberId};
 
 use super::out::RequestKind;
 use super::parts::Parts;
-use super::{Client, Phase};
+use super::{Client, ClientPhase};
 
 impl Client {
     /// Checks all invariants; `due` is the client's deadline.
     pub(super) fn check_all(&self, due: Option<Instant>) -> Result<(), String> {
         let Parts { engine, shared, members, out, .. } = &self.parts;
-        engine.check(shared, members, out, matches!(self.parts.phase, Phase::Running))?;
+        engine.check(shared, members, out, matches!(self.parts.phase, ClientPhase::Running))?;
         self.every_wait_ends(due)?;
         if out.has_reports() {
             return Err("the keeper has not heard what was reported".to_owned());
@@ -48,7 +48,7 @@ impl Client {
 
     /// Returns the number of answers that a node owes; `None` if it is no longer waited for.
     fn asked_of(&self, id: MemberId) -> Option<usize> {
-        if matches!(self.parts.phase, Phase::Stopped) {
+        if matches!(self.parts.phase, ClientPhase::Stopped) {
             return None;
         }
         let role = self.parts.alive_role_of(id)?;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::events::ArrayEvent;
-use braid_array::figures::{IoFigures, Kind, MemberFigures};
+use braid_array::figures::{IoFigures, MemberFigures, OperationKind};
 use braid_array::status::Status;
 use braid_array::{Instant, MemberId, Role};
 
@@ -40,7 +40,7 @@ pub(super) enum TimedOperation {
 pub(super) struct Done {
     /// The member on the node.
     pub(super) member: Option<MemberId>,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     pub(super) bytes: u64,
     pub(super) ok: bool,
 }
@@ -273,7 +273,8 @@ mod tests {
         let mut tracker = LatencyTracker::new(2);
         let mut read = |slot, member, ok| {
             tracker.begin(Role(1), TimedOperation::Read(Slot(slot)), at(0));
-            let done = Done { member: Some(MemberId(member)), kind: Kind::Read, bytes: 512, ok };
+            let done =
+                Done { member: Some(MemberId(member)), kind: OperationKind::Read, bytes: 512, ok };
             tracker.end(Role(1), TimedOperation::Read(Slot(slot)), Some(done), at(1));
             tracker.begin(Role(1), TimedOperation::Request(9), at(1));
             let figures = tracker.figures(Role(1), MemberId(7));

@@ -3,14 +3,14 @@
 use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, Role};
 
-use super::Phase;
+use super::ClientPhase;
 use super::out::RequestKind;
 use super::parts::Parts;
 
 impl Parts {
     /// Handles a lost connection to a node, which may return.
     pub(super) fn lose(&mut self, role: Role, why: Refusal) {
-        let running = matches!(self.phase, Phase::Running);
+        let running = matches!(self.phase, ClientPhase::Running);
         let id = self.sessions.list.id(role);
         let (sessions, mut net) = self.sessions();
         let unanswered = sessions.lost(&mut net, role);

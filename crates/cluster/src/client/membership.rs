@@ -4,13 +4,13 @@ use braid_array::fabric::PeerId;
 use braid_array::keeper::KeeperView;
 use braid_array::{MemberId, Role};
 
-use super::out::Out;
+use super::out::ClientOut;
 use super::session_key::SessionKey;
 use crate::set::Roles;
 
 /// A node with a role, or the copy target behind them.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct MembershipEntry {
     /// Its connection, once there was one.
     pub(super) peer: Option<PeerId>,
     /// The member, as the keeper calls it.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Membership {
     /// By role; the copy target comes last.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<MembershipEntry>,
     /// Roles that hold the array by a view that a later client may take for the newest.
     pub(super) claimed: Roles,
     /// The operator guarantees that absent voters are off.
@@ -43,7 +43,7 @@ pub(super) struct Membership {
 
 impl Membership {
     /// Creates a membership of nodes without further knowledge.
-    pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Self {
+    pub(super) fn of(entries: impl Iterator<Item = MembershipEntry>) -> Self {
         Self {
             entries: entries.collect(),
             claimed: Roles::NONE,
@@ -58,7 +58,7 @@ impl Membership {
     }
 
     /// Returns the entry of a role or of the copy target.
-    pub(super) fn entry(&self, key: impl Into<SessionKey>) -> &Entry {
+    pub(super) fn entry(&self, key: impl Into<SessionKey>) -> &MembershipEntry {
         &self.entries[key.into().index(self.nodes())]
     }
 
@@ -93,7 +93,7 @@ impl Membership {
 
     /// Returns whether a later client would learn of all losses: writes made without the lost nodes
     /// may then be answered.
-    pub(super) fn losses_told(&self, keeper: KeeperView<'_>, out: &Out) -> bool {
+    pub(super) fn losses_told(&self, keeper: KeeperView<'_>, out: &ClientOut) -> bool {
         let noted = !self.needs_votes(keeper) || self.losses_noted(keeper);
         !out.has_losses() && keeper.failures_told() && noted
     }

@@ -8,7 +8,7 @@ use super::Client;
 use super::engine::{Prepared, StoreFault};
 use super::out::{LossKind, RequestKind};
 use super::session_key::SessionKey;
-use super::sessions::negotiation::Step;
+use super::sessions::negotiation::NegotiationStep;
 use super::sessions::{Answer, SessionEvent};
 use crate::wire::Message;
 
@@ -118,7 +118,10 @@ impl Client {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
         let Self { parts, keeper_side, .. } = self;
         match event {
-            SessionEvent::Holds { key: SessionKey::Member(role), step: Step::Granting } => {
+            SessionEvent::Holds {
+                key: SessionKey::Member(role),
+                step: NegotiationStep::Granting,
+            } => {
                 let (ownership, mut cx, _) = parts.ownership();
                 ownership.request_grant(&mut cx, role);
             }
@@ -130,7 +133,7 @@ impl Client {
                 parts.engine.journals.told(key, journal_bytes, parts_only);
                 parts.session_mut(key).ring = ring;
                 if parts.alive(key) {
-                    parts.sessions.hold(key, Step::Prepared);
+                    parts.sessions.hold(key, NegotiationStep::Prepared);
                     parts.start_goes_on();
                 } else {
                     keeper_side.judge(parts, key, answer);

@@ -50,7 +50,7 @@ use engine::{Engine, Mix, Shared, Space};
 pub use foretell::{Voter, foretell, witnesses as witnesses_of};
 use keeper_side::KeeperSide;
 use membership::Membership;
-use out::Out;
+use out::ClientOut;
 pub use ownership::MAX_WITNESSES;
 use ownership::Ownership;
 use parts::Parts;
@@ -69,7 +69,7 @@ type Key = SliceKey;
 
 /// Phase of the client.
 #[derive(Clone, Debug)]
-enum Phase {
+enum ClientPhase {
     /// Nodes are being connected.
     Setup,
     /// Requests are served.
@@ -147,9 +147,9 @@ impl Client {
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params))?;
         let sessions = Sessions::new(config.members, config.looks, config.node_timeout_ms);
         let parts = Parts {
-            phase: Phase::Setup,
+            phase: ClientPhase::Setup,
             keeper,
-            out: Out::new(params.nodes, params.epoch, config.first_peer),
+            out: ClientOut::new(params.nodes, params.epoch, config.first_peer),
             members: Membership::of(sessions.list.members().iter().map(Session::entry)),
             shared: Shared::new(pipeline, space, scratch, long_bytes),
             engine,
@@ -175,7 +175,7 @@ impl Client {
         if matches!(command, Command::Stop) && parts.is_starting() {
             // Nothing has been written, and nothing needs to be.
             parts.keeper_mut().freeze();
-            parts.phase = Phase::Running;
+            parts.phase = ClientPhase::Running;
         }
         match command {
             Command::Add(new) => return keeper_side.add(parts, id, *new),
@@ -191,7 +191,7 @@ impl Client {
 
     fn takes(&self, request: &Request) -> Result<(), RequestError> {
         let keeper = &self.parts.keeper;
-        if !matches!(self.parts.phase, Phase::Running) || keeper.view().is_stopping() {
+        if !matches!(self.parts.phase, ClientPhase::Running) || keeper.view().is_stopping() {
             return Err(RequestError::Failed);
         }
         request.fits(self.array_sectors(), BLOCK_BYTES)?;
@@ -229,7 +229,7 @@ impl Machine for Client {
 
     fn deadline(&self) -> Option<Instant> {
         let Parts { keeper, shared, engine, sessions, ownership, .. } = &self.parts;
-        let running = matches!(self.parts.phase, Phase::Running);
+        let running = matches!(self.parts.phase, ClientPhase::Running);
         let returns = running && !keeper.view().is_stopping();
         let may_return = self.parts.may_return();
         [

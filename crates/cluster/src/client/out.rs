@@ -86,7 +86,7 @@ pub(super) enum LossKind {
 /// Before anything else is done, reports are passed to the keeper and losses are carried out by the
 /// client, so that no machine changes beneath another one.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct ClientOut {
     pub(super) epoch: Epoch,
     actions: VecDeque<Action>,
     pub(super) ios: BTreeMap<IoId, IoPurpose>,
@@ -101,7 +101,7 @@ pub(super) struct Out {
     reports: VecDeque<LaneReport>,
 }
 
-impl Out {
+impl ClientOut {
     pub(super) fn new(nodes: u16, epoch: Epoch, next_peer: u32) -> Self {
         Self {
             epoch,

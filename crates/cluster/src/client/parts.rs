@@ -3,13 +3,13 @@
 use braid_array::keeper::{Keeper, Traffic};
 use braid_array::{MemberId, Refusal, Role};
 
-use super::Phase;
+use super::ClientPhase;
 use super::engine::{Cx, Engine, Shared};
 use super::membership::{Membership, writes_over};
-use super::out::Out;
+use super::out::ClientOut;
 use super::ownership::{self, Ownership};
 use super::session_key::SessionKey;
-use super::sessions::negotiation::Step;
+use super::sessions::negotiation::NegotiationStep;
 use super::sessions::session::Session;
 use super::sessions::{self, Net, Sessions};
 
@@ -19,9 +19,9 @@ use super::sessions::{self, Net, Sessions};
 /// them.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) phase: Phase,
+    pub(super) phase: ClientPhase,
     pub(super) keeper: Keeper,
-    pub(super) out: Out,
+    pub(super) out: ClientOut,
     pub(super) members: Membership,
     pub(super) shared: Shared,
     pub(super) engine: Engine,
@@ -45,10 +45,10 @@ impl Parts {
     }
 
     /// Returns the votes and views, with their context and facts.
-    pub(super) fn ownership(&mut self) -> (&mut Ownership, Cx<'_>, ownership::Facts) {
+    pub(super) fn ownership(&mut self) -> (&mut Ownership, Cx<'_>, ownership::OwnershipFacts) {
         self.refresh();
         let journals = &self.engine.journals;
-        let facts = ownership::Facts {
+        let facts = ownership::OwnershipFacts {
             starting: self.is_starting(),
             may_return: self.may_return(),
             recorded: journals.all_is_recorded(),
@@ -69,9 +69,9 @@ impl Parts {
     }
 
     /// Returns the facts for negotiations.
-    pub(super) fn facts(&self) -> sessions::Facts {
+    pub(super) fn facts(&self) -> sessions::NegotiationFacts {
         let params = *self.shared.params();
-        sessions::Facts {
+        sessions::NegotiationFacts {
             array: self.ownership.array(),
             params,
             mark: self.engine.journals.mark(params.epoch),
@@ -97,7 +97,7 @@ impl Parts {
     }
 
     pub(super) const fn is_starting(&self) -> bool {
-        matches!(self.phase, Phase::Setup)
+        matches!(self.phase, ClientPhase::Setup)
     }
 
     /// Returns whether nothing may change any more.
@@ -110,13 +110,13 @@ impl Parts {
         let stays = self.writes_over()
             || self.keeper.view().is_read_only()
             || self.keeper.view().is_stopping();
-        self.shared.redundant() && !stays && matches!(self.phase, Phase::Running)
+        self.shared.redundant() && !stays && matches!(self.phase, ClientPhase::Running)
     }
 
     /// Refuses unless members may be added and removed now.
     pub(super) fn may_change(&self) -> Result<(), Refusal> {
         self.keeper.view().is_changeable()?;
-        if !matches!(self.phase, Phase::Running) || self.keeper.view().is_stopping() {
+        if !matches!(self.phase, ClientPhase::Running) || self.keeper.view().is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Parts {
     }
 
     /// Continues a negotiation at a step, and sends its request.
-    pub(super) fn go_on(&mut self, key: SessionKey, step: Step) {
+    pub(super) fn go_on(&mut self, key: SessionKey, step: NegotiationStep) {
         let (sessions, mut net) = self.sessions();
         sessions.go_on(&mut net, key, step);
     }

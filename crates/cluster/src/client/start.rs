@@ -8,10 +8,10 @@
 
 use braid_array::{Action, Refusal};
 
-use super::Phase;
+use super::ClientPhase;
 use super::parts::Parts;
 use super::session_key::SessionKey;
-use super::sessions::negotiation::Step;
+use super::sessions::negotiation::NegotiationStep;
 
 impl Parts {
     /// Connects to every node.
@@ -32,7 +32,7 @@ impl Parts {
         let (sessions, mut net) = self.sessions();
         for key in sessions.list.roles().map(SessionKey::Member) {
             if sessions.list.alive(key) {
-                sessions.go_on(&mut net, key, Step::Opening);
+                sessions.go_on(&mut net, key, NegotiationStep::Opening);
             }
         }
     }
@@ -47,9 +47,9 @@ impl Parts {
         if ends && self.sessions.list.any_alive() {
             self.keeper_mut().give_up();
         } else if self.sessions.list.all_ready() {
-            self.phase = Phase::Running;
+            self.phase = ClientPhase::Running;
             self.keeper_mut().begin();
-        } else if self.sessions.list.all_at(Step::Prepared) && self.may_be_wired() {
+        } else if self.sessions.list.all_at(NegotiationStep::Prepared) && self.may_be_wired() {
             let (sessions, mut net) = self.sessions();
             sessions.wire_all(&mut net);
         }

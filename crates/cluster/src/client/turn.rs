@@ -14,7 +14,7 @@ use braid_array::keeper::LaneReport;
 
 use super::out::LossKind;
 use super::ownership::OwnershipEvent;
-use super::{Client, Phase};
+use super::{Client, ClientPhase};
 
 impl Client {
     /// Carries out all pending requests, before anything else is done: losses one at a time, each
@@ -107,7 +107,7 @@ impl Client {
         self.drain();
         let (sessions, mut net) = self.parts.sessions();
         sessions.look_for_silence(&mut net);
-        if matches!(self.parts.phase, Phase::Running) {
+        if matches!(self.parts.phase, ClientPhase::Running) {
             self.parts.keeper_mut().tick();
         }
     }
@@ -116,7 +116,7 @@ impl Client {
     /// engine, then the consequences for views and for joining and leaving nodes, and in the end
     /// messages to nodes on slice-sets and reads.
     pub(super) fn run_ready(&mut self) {
-        if matches!(self.parts.phase, Phase::Setup | Phase::Stopped) {
+        if matches!(self.parts.phase, ClientPhase::Setup | ClientPhase::Stopped) {
             return;
         }
         self.drain();

@@ -7,7 +7,7 @@ use braid_array::{IoId, Outcome, Refusal};
 use super::ids::ClientId;
 use super::out::Flight;
 use super::pipeline::Resolved;
-use super::sessions::{Facts, node_info};
+use super::sessions::{NodeFacts, node_info};
 use super::{Node, STORAGE};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::wire::{MAX_LISTED, Message, SessionInfo};
@@ -203,7 +203,7 @@ impl Node {
     }
 
     fn tell_status(&mut self, client: ClientId, tag: u32, result: Result<Survey, Refusal>) {
-        let facts = Facts {
+        let facts = NodeFacts {
             node: self.id,
             witness: self.witness,
             rings: self.pipes.ring_use(),

@@ -21,10 +21,10 @@ use braid_array::{Action, Instant, Machine, Refusal};
 
 pub use self::ending::CLEAN_END;
 pub use self::notes::NOTE_ENDING;
-use self::out::Out;
+use self::out::NodeOut;
 use self::pipeline::Pipes;
+use self::sessions::ClientSessions;
 pub use self::sessions::PARTING_TAG;
-use self::sessions::Sessions;
 use self::volumes::Volumes;
 use self::votes::{Searches, Votes};
 
@@ -82,8 +82,8 @@ enum Life {
 pub struct Node {
     id: NodeId,
     witness: bool,
-    out: Out,
-    sessions: Sessions,
+    out: NodeOut,
+    sessions: ClientSessions,
     volumes: Volumes,
     votes: Votes,
     searches: Searches,
@@ -101,8 +101,8 @@ impl Node {
         Self {
             id,
             witness: false,
-            out: Out::default(),
-            sessions: Sessions::default(),
+            out: NodeOut::default(),
+            sessions: ClientSessions::default(),
             volumes: Volumes::new(id, &mut space),
             votes: Votes::new(id, incarnation),
             searches: Searches::default(),

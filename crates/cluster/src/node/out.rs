@@ -115,7 +115,7 @@ impl Flight {
 
 /// Actions not yet polled and operations not yet answered.
 #[derive(Debug, Default)]
-pub(super) struct Out {
+pub(super) struct NodeOut {
     actions: VecDeque<Action>,
     flights: Slab<Flight>,
     /// Connections to clients.
@@ -130,7 +130,7 @@ pub(super) struct Out {
     to_record: Vec<ClientId>,
 }
 
-impl Out {
+impl NodeOut {
     pub(super) fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }

@@ -6,10 +6,10 @@ use braid_array::{Action, IoOp, Refusal, Role};
 use super::Node;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::out::Flight;
-use super::pipeline::{Opening, ReadRequest, StoreCopied, Wanted};
+use super::pipeline::{PipelineOpening, ReadRequest, StoreCopied, WantedForm};
 use super::sessions::PARTING_TAG;
-use super::volumes::{Check, MetaOp, OpenRequest};
-use super::votes::{Request, Want};
+use super::volumes::{MetaOp, OpenRequest, VolumeCheck};
+use super::votes::{Request, RequestPurpose};
 use crate::ids::Slot;
 use crate::pipeline::Params;
 use crate::wire::{MAX_LISTED, MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
@@ -55,15 +55,15 @@ impl Node {
                 Ok(())
             }
             Message::Read { slot, sector, bytes, to } => {
-                let wanted = Wanted::Content;
+                let wanted = WantedForm::Content;
                 self.read(client, slot, ReadRequest { sector, bytes, to, wanted })
             }
             Message::Copy { slot, sector, bytes, into } => {
-                let wanted = Wanted::Copy(into);
+                let wanted = WantedForm::Copy(into);
                 self.read(client, slot, ReadRequest { sector, bytes, to: 0, wanted })
             }
             Message::Digest { slot, sector, bytes, to } => {
-                let wanted = Wanted::Digest;
+                let wanted = WantedForm::Digest;
                 self.read(client, slot, ReadRequest { sector, bytes, to, wanted })
             }
             request => {
@@ -138,11 +138,14 @@ impl Node {
                 if !same || self.volumes.held(client).is_some() || !alone {
                     return Err(Violation("a Grant that is not the first request"));
                 }
-                self.request_vote(array, Request { client, tag, want: Want::Grant { epoch, to } });
+                self.request_vote(
+                    array,
+                    Request { client, tag, want: RequestPurpose::Grant { epoch, to } },
+                );
                 return Ok(());
             }
             Message::ReadVote { tag, array } => {
-                self.request_vote(array, Request { client, tag, want: Want::Read });
+                self.request_vote(array, Request { client, tag, want: RequestPurpose::Read });
                 return Ok(());
             }
             Message::Forget { tag, array } => return self.forget(client, tag, array),
@@ -151,7 +154,10 @@ impl Node {
         let array = granted.ok_or(Violation("a request before Grant"))?.array;
         match message {
             Message::StoreView { tag, view } => {
-                self.request_vote(array, Request { client, tag, want: Want::Store(view) });
+                self.request_vote(
+                    array,
+                    Request { client, tag, want: RequestPurpose::Store(view) },
+                );
             }
             Message::ListLeftovers { tag, from } => {
                 let known = self.votes.leftovers(array);
@@ -208,7 +214,7 @@ impl Node {
             self.out.refuse(client, tag, why);
             return Ok(());
         }
-        let check = self.sessions.limit_of(client).map_or(Check::Nothing, Check::IsOf);
+        let check = self.sessions.limit_of(client).map_or(VolumeCheck::Nothing, VolumeCheck::IsOf);
         let request = OpenRequest { client, tag, write, create, check };
         self.volumes.open(name.into(), request, &mut self.out);
         Ok(())
@@ -274,7 +280,7 @@ impl Node {
             return Err(Violation("a pipeline of an epoch that was not granted"));
         }
         let array = granted.map(|grant| grant.array);
-        let opening = Opening { client, peer, tag, array, role, data_sector, params };
+        let opening = PipelineOpening { client, peer, tag, array, role, data_sector, params };
         self.pipes.open(opening, held, &mut self.out);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! one.
 
 use crate::set::{Roles, Touched, WriteStrategy};
-use braid_array::code::{Cell, Equation, Part, Recovery, Strategy, StripeCode};
+use braid_array::code::{Cell, Equation, Recovery, Strategy, StripeCode, WriteChoice};
 
 /// Returns the data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
@@ -108,7 +108,7 @@ impl Way {
 #[must_use]
 pub fn write_strategy(code: &StripeCode, touched: &Touched, known: Knowledge<'_>) -> Way {
     let missing = known.missing;
-    let part = Part {
+    let part = WriteChoice {
         code,
         covered: &|index| touched.contains(index as u32),
         readable: &|cell| known.readable(cell),

@@ -7,7 +7,7 @@ use braid_array::level::{Layout, Level};
 use super::*;
 use crate::family::Family;
 use crate::ids::{Epoch, Generation, Position, Slot, StripeNo};
-use crate::program::{Destination, Output, Step};
+use crate::program::{Destination, Output, ProgramStep};
 use crate::set::Touched;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
@@ -260,7 +260,7 @@ fn blocks_stored_are_those_of_the_programs() {
                 let stores = |node: Role| {
                     let part = plan.part(node, strategy, &touched);
                     let stores =
-                        |step: &&Step| matches!(step.destination, Destination::Store { .. });
+                        |step: &&ProgramStep| matches!(step.destination, Destination::Store { .. });
                     part.steps().iter().filter(stores).count() as u16
                 };
                 let expected: Vec<u16> = Role::all(nodes).map(stores).collect();

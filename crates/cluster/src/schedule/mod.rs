@@ -12,7 +12,7 @@ mod verify;
 
 pub(crate) use build::{Tree, from_trees};
 pub use plans::Planner;
-pub use restore::{Chains, Link};
+pub use restore::{ChainLink, Chains};
 pub use verify::Fault;
 
 use braid_array::Role;

@@ -8,7 +8,7 @@ use braid_array::code::{Cell, Recovery, StripeCode, Terms};
 
 /// One transfer of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct ChainLink {
     /// The row of the role that the chain brings back.
     pub row: u16,
     /// The transfer with the sum of the nodes that come before in the chain.
@@ -28,7 +28,7 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
     role: Role,
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
 }
 
 impl Chains {
@@ -36,7 +36,7 @@ impl Chains {
     /// chains differs from `turn` to `turn`, and from row to row.
     #[must_use]
     pub fn new(code: &StripeCode, recovery: &Recovery, role: Role, turn: u16) -> Self {
-        let mut links: Vec<Link> = Vec::new();
+        let mut links: Vec<ChainLink> = Vec::new();
         for row in 0..code.rows() {
             let sum = recovery.direct(code, &[Cell { row, node: role }]);
             let mut own: BTreeMap<Role, Vec<(u16, u8)>> = BTreeMap::new();
@@ -52,7 +52,7 @@ impl Chains {
                 nodes.iter().skip(1).map(|(node, _)| *node).chain([role]).collect();
             let mut before = None;
             for ((from, own), to) in nodes.into_iter().zip(next) {
-                links.push(Link { row, before, from, to, own });
+                links.push(ChainLink { row, before, from, to, own });
                 before = Some(links.len() - 1);
             }
         }
@@ -67,7 +67,7 @@ impl Chains {
 
     /// Returns the transfers; each comes after those that it needs.
     #[must_use]
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[ChainLink] {
         &self.links
     }
 

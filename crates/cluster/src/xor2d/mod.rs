@@ -13,7 +13,7 @@ mod plans;
 use braid_array::Role;
 use braid_array::refusal::{Advised, Next};
 
-use braid_array::code::{Cell, Equation, Kind, StripeCode, Term};
+use braid_array::code::{BlockKind, Cell, Equation, StripeCode, Term};
 
 /// The fewest nodes with room for data and two parities of each row.
 pub const MIN_NODES: u16 = 4;
@@ -104,8 +104,8 @@ fn code(n: u16, m: u16, square: &diagonals::Square) -> StripeCode {
     let rows = m - 1;
     let q_node = n - 1;
     let equation = |parity, kind| Equation { parity, kind, terms: Vec::new() };
-    let row_parity = |row| equation(Cell { row, node: Role(m - 2 - row) }, Kind::Parity);
-    let diagonal_parity = |row| equation(Cell { row, node: Role(q_node) }, Kind::Diagonal);
+    let row_parity = |row| equation(Cell { row, node: Role(m - 2 - row) }, BlockKind::Parity);
+    let diagonal_parity = |row| equation(Cell { row, node: Role(q_node) }, BlockKind::Diagonal);
     let mut equations: Vec<Equation> =
         (0..rows).map(row_parity).chain((0..rows).map(diagonal_parity)).collect();
     let mut data = Vec::new();

@@ -5,7 +5,9 @@ use braid_array::Role;
 use std::collections::BTreeSet;
 
 use braid_array::code::levels::{LevelError, stripe_code};
-use braid_array::code::{Cell, Doubt, Kind, Losses, Misfit, Recovery, StripeCode, Terms, doubts};
+use braid_array::code::{
+    BlockKind, Cell, Doubt, Losses, Misfit, Recovery, StripeCode, Terms, doubts,
+};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout};
 use braid_cluster::{Family, Xor2d};
 
@@ -245,7 +247,7 @@ fn rows_and_diagonals_tell_every_cell() {
             };
             assert_eq!(all.len(), 1);
             assert_eq!(wrong(&all[0]), [(Some(cell), 2)]);
-            let sums_of_data = code.kind(cell) == Kind::Data;
+            let sums_of_data = code.kind(cell) == BlockKind::Data;
             assert_eq!(all[0].to_compare().len(), usize::from(sums_of_data));
             if sums_of_data {
                 all[0].clear(0, 2);

@@ -12,7 +12,7 @@ use braid_array::plan::parity_sync::{
     Target, check, differing, mend, rebuild, resync_degraded, right, tell, tell_apart, vouch,
     wrong_strip,
 };
-use braid_array::plan::{Fetch, Held, MemberIo, Place, Plan, RoleView, Rows, Taken};
+use braid_array::plan::{Fetch, Held, MemberIo, MemberPlace, Plan, RoleView, Rows, Taken};
 use braid_array::{Buf, Checked, Compute, IoOp, MemberId, Role};
 use braid_cluster::Xor2d;
 
@@ -90,7 +90,7 @@ impl Bench {
     fn view(&self, lost: &[Role], parity_valid: bool) -> StripeView {
         let cell = |number| {
             let Cell { row, node } = self.code.cell(number);
-            let place = Place { member: MemberId(node.0), sector: u64::from(row) * STEP };
+            let place = MemberPlace { member: MemberId(node.0), sector: u64::from(row) * STEP };
             let there = (!lost.contains(&node)).then_some(place);
             RoleView { reader: there, writers: [there, None], ..RoleView::default() }
         };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::code::{Cell, StripeCode};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
-use braid_cluster::schedule::{Chains, Link};
+use braid_cluster::schedule::{ChainLink, Chains};
 use braid_cluster::{Family, Roles};
 
 /// Bytes of a block here.
@@ -43,7 +43,7 @@ fn blocks(code: &StripeCode) -> BTreeMap<Cell, Vec<u8>> {
 }
 
 /// The rows that come back, by what the nodes send each other.
-fn carry_out(links: &[Link], blocks: &BTreeMap<Cell, Vec<u8>>) -> BTreeMap<u16, Vec<u8>> {
+fn carry_out(links: &[ChainLink], blocks: &BTreeMap<Cell, Vec<u8>>) -> BTreeMap<u16, Vec<u8>> {
     let mut sent: Vec<Vec<u8>> = Vec::new();
     let mut back = BTreeMap::new();
     for link in links {
@@ -81,7 +81,7 @@ fn check(family: Family, code: &StripeCode, role: Role, missing: Roles, turn: u1
         let from: BTreeSet<Role> = chain().map(|link| link.from).collect();
         assert_eq!(from.len(), chain().count(), "nobody is twice in a chain: {what}");
         assert!(from.iter().all(|&node| !lost.contains(node)), "{what}");
-        let last: Vec<&Link> = chain().filter(|link| link.to == role).collect();
+        let last: Vec<&ChainLink> = chain().filter(|link| link.to == role).collect();
         assert_eq!(last.len(), 1, "each block arrives once: {what}");
         assert!(chain().all(|link| !link.own.is_empty()), "nobody only forwards: {what}");
     }
@@ -137,7 +137,7 @@ fn the_role_gets_each_block_once_and_the_others_share_the_rest() {
         let rows = u32::from(code.rows());
         for role in 0..nodes {
             let chains = check(Family::Xor2d, &code, Role(role), Roles::NONE, 0);
-            let count = |which: &dyn Fn(&Link) -> bool| {
+            let count = |which: &dyn Fn(&ChainLink) -> bool| {
                 chains.links().iter().filter(|link| which(link)).count() as u32
             };
             assert_eq!(count(&|link| link.to == Role(role)), rows);

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use braid_array::Buf;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use super::reserve::{ALIGNMENT, RESERVED_BYTES, Taken};
+use super::reserve::{ALIGNMENT, RESERVED_BYTES, ReservedRanges};
 
 pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
@@ -18,9 +18,9 @@ pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
 /// A piece of the arena, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece(pub(crate) u32);
+pub(crate) struct ArenaPiece(pub(crate) u32);
 
-impl Piece {
+impl ArenaPiece {
     /// The pieces in which a range begins and ends.
     pub(crate) fn around(range: Buf) -> (Self, Self) {
         let at = |offset: u64| Self(u32::try_from(offset / PIECE_BYTES).unwrap_or(u32::MAX));
@@ -69,7 +69,7 @@ pub(crate) struct Memory {
     /// Addresses behind the arena for memory of others, which is mapped there, and the ranges in
     /// use.
     reserved: Range<u64>,
-    taken: Taken,
+    taken: ReservedRanges,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
 }
@@ -134,7 +134,7 @@ impl Memory {
         let behind = base.as_ptr().wrapping_add(bytes);
         let start = (bytes + behind.align_offset(ALIGNMENT as usize)) as u64;
         let reserved = start..start + reserved_bytes;
-        let taken = Taken::default();
+        let taken = ReservedRanges::default();
         let memory = Self { base, bytes, lean, reserved, taken, mapping, mapping_bytes };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the range lies inside the mapping, and nobody has it yet.
@@ -235,7 +235,7 @@ impl Memory {
     }
 
     /// The bytes of a piece; the last one may be shorter.
-    pub(crate) fn piece(&self, piece: Piece) -> Buf {
+    pub(crate) fn piece(&self, piece: ArenaPiece) -> Buf {
         let offset = u64::from(piece.0) * PIECE_BYTES;
         let len = (self.bytes as u64).saturating_sub(offset).min(PIECE_BYTES);
         Buf { offset, len: u32::try_from(len).expect("a piece is 1 MiB") }
@@ -243,7 +243,7 @@ impl Memory {
 
     /// Gives the pages of a piece back to the system; it reads as zeroes then. No buffer in it may
     /// be in use or pinned by a kernel.
-    pub(crate) fn give_back(&self, piece: Piece) {
+    pub(crate) fn give_back(&self, piece: ArenaPiece) {
         let buf = self.piece(piece);
         let address = self.address(buf).cast();
         // SAFETY: the range lies inside the mapping and nobody holds any of it.
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_piece_of_which_a_part_goes_is_touched_and_does_not_lie_in_it() {
-        let numbers = |pieces: &mut dyn Iterator<Item = Piece>| -> Vec<u32> {
+        let numbers = |pieces: &mut dyn Iterator<Item = ArenaPiece>| -> Vec<u32> {
             pieces.map(|piece| piece.0).collect()
         };
         for (range, touched, inside) in [
@@ -312,8 +312,8 @@ mod tests {
             (PIECE_BYTES - 4096..3 * PIECE_BYTES, vec![0, 1, 2], vec![1, 2]),
             (PIECE_BYTES..2 * PIECE_BYTES + 4096, vec![1, 2], vec![1]),
         ] {
-            assert_eq!(numbers(&mut Piece::touching(range.clone())), touched);
-            assert_eq!(numbers(&mut Piece::inside(range)), inside);
+            assert_eq!(numbers(&mut ArenaPiece::touching(range.clone())), touched);
+            assert_eq!(numbers(&mut ArenaPiece::inside(range)), inside);
         }
     }
 }

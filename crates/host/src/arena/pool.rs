@@ -2,7 +2,7 @@
 
 use braid_array::Buf;
 
-use super::memory::{PIECE_BYTES, Piece};
+use super::memory::{ArenaPiece, PIECE_BYTES};
 
 /// Size of the blocks of a pool.
 pub(super) const BLOCK_BYTES: u64 = PIECE_BYTES;
@@ -118,7 +118,7 @@ impl Pool {
     /// Tells which blocks have not been in use since the last call, and others in the same huge
     /// pages. True when there are
     /// others that will be told of next time, unless they are used.
-    pub(super) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
+    pub(super) fn cool(&mut self, mut cold: impl FnMut(ArenaPiece)) -> bool {
         let first = u32::try_from(self.start / PIECE_BYTES).expect("an arena of less than 2^52");
         let mut cooling = false;
         for (index, block) in (0u32..).zip(&self.blocks) {
@@ -131,11 +131,11 @@ impl Pool {
                 }
                 Warmth::Cooling => {
                     *warmth = Warmth::Cold;
-                    cold(Piece(first + index));
+                    cold(ArenaPiece(first + index));
                     // It came with a huge page, perhaps, and was never used itself.
                     let other = index ^ 1;
                     if self.warmth.get(other as usize) == Some(&Warmth::Cold) {
-                        cold(Piece(first + other));
+                        cold(ArenaPiece(first + other));
                     }
                 }
                 _ => {}

@@ -10,9 +10,9 @@ pub(super) const ALIGNMENT: u64 = 1 << 30;
 
 /// Ranges of the reserved addresses that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Taken(Mutex<Vec<Range<u64>>>);
+pub(super) struct ReservedRanges(Mutex<Vec<Range<u64>>>);
 
-impl Taken {
+impl ReservedRanges {
     /// The first place in `all` where so much is free.
     pub(super) fn take(&self, all: Range<u64>, bytes: u64) -> Option<Range<u64>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,12 +15,12 @@ use super::memory::Memory;
 /// the file open may read and write it at any moment, so no result that must not change may be
 /// computed from its content.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct MappedWindow {
     memory: Arc<Memory>,
     range: Range<u64>,
 }
 
-impl Window {
+impl MappedWindow {
     /// Maps a part of a file. The file must be sealed against truncation, so that all of the part
     /// stays there, whatever its owner does.
     ///
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-impl Drop for Window {
+impl Drop for MappedWindow {
     fn drop(&mut self) {
         // Where it fails the addresses stay in use, as what lies there does.
         if self.memory.map_window(&self.range, None).is_ok() {
@@ -86,8 +86,8 @@ mod tests {
         let memory = arena.memory();
         let file = file(1 << 20, SealFlags::SHRINK);
         file.write_all_at(b"of a guest", 8192 + 3).unwrap();
-        let window = Window::open(memory, &file, 8192, 4096).unwrap();
-        let other = Window::open(memory, &file, 0, 1 << 20).unwrap();
+        let window = MappedWindow::open(memory, &file, 8192, 4096).unwrap();
+        let other = MappedWindow::open(memory, &file, 0, 1 << 20).unwrap();
         assert!(!window.buf(0, 4096).unwrap().overlaps(other.buf(0, 1 << 20).unwrap()));
         let buf = window.buf(3, 10).unwrap();
         // SAFETY: nobody else has the file.
@@ -102,7 +102,7 @@ mod tests {
         assert!(memory.is_window(buf) && !memory.is_window(arena.zeroes()));
         let place = window.buf(0, 1);
         drop(window);
-        let again = Window::open(memory, &file, 0, 4096).unwrap();
+        let again = MappedWindow::open(memory, &file, 0, 4096).unwrap();
         assert_eq!(again.buf(0, 1), place);
     }
 
@@ -110,7 +110,7 @@ mod tests {
     fn what_may_become_shorter_is_not_taken() {
         let arena = Arena::new(0, 1 << 20).unwrap();
         let memory = arena.memory();
-        let open = |file: &File, offset, bytes| Window::open(memory, file, offset, bytes);
+        let open = |file: &File, offset, bytes| MappedWindow::open(memory, file, offset, bytes);
         assert!(open(&file(8192, SealFlags::empty()), 0, 4096).is_err());
         assert!(open(&file(8192, SealFlags::GROW), 0, 4096).is_err());
         let sealed = file(8192, SealFlags::SHRINK);

@@ -26,7 +26,7 @@ const FREE_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 const NODE_BLOCK_BYTES: u32 = 4096;
 
 /// The volume that is to be a member.
-struct Place<'a> {
+struct NewVolume<'a> {
     address: &'a str,
     volume: &'a str,
     network: Network,
@@ -52,7 +52,7 @@ impl Served {
         force: bool,
     ) -> Result<(), Refusal> {
         let (address, volume) = self.place(member, status)?;
-        let place = Place { address: &address, volume: &volume, network };
+        let place = NewVolume { address: &address, volume: &volume, network };
         let device = member_name(&address, &volume);
         if status.members.iter().any(|member| member.device == device) {
             return Err(self.already_a_member("is".to_owned(), status));
@@ -86,7 +86,7 @@ impl Served {
     /// connect to a spare until it is needed.
     fn mark_spare(
         &self,
-        place: &Place<'_>,
+        place: &NewVolume<'_>,
         device: &str,
         device_uuid: [u8; 16],
         made: bool,
@@ -123,7 +123,7 @@ impl Served {
     /// Looks at the volume, or makes it.
     fn volume(
         &self,
-        place: &Place<'_>,
+        place: &NewVolume<'_>,
         status: &Status,
         readd: bool,
         force: bool,
@@ -155,7 +155,7 @@ impl Served {
     /// Checks whether an existing volume of this name may be taken.
     fn found(
         &self,
-        place: &Place<'_>,
+        place: &NewVolume<'_>,
         mut remote: Remote,
         status: &Status,
         readd: bool,
@@ -197,7 +197,7 @@ impl Served {
         Ok(Found { bytes, superblock, bad_blocks: bad_blocks.and_then(Result::ok), made: false })
     }
 
-    fn no_member(&self, place: &Place<'_>) -> Refusal {
+    fn no_member(&self, place: &NewVolume<'_>) -> Refusal {
         let device = member_name(place.address, place.volume);
         let next = Invocation::Add { array: Some(self.name.clone()), device };
         Refusal::new(format!("was no member of {}", self.name), next)
@@ -221,13 +221,13 @@ fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Su
     }
 }
 
-impl Place<'_> {
+impl NewVolume<'_> {
     /// Checks that no other member is on its node. Both would be lost together.
     fn check_alone(&self, status: &Status) -> Result<(), Refusal> {
         let node = self.node()?;
         let others = status.members.iter().filter(|other| other.state != MemberState::Faulty);
         for (address, volume) in others.filter_map(|other| member_parts(&other.device)) {
-            let other = Place { address, volume, network: self.network };
+            let other = NewVolume { address, volume, network: self.network };
             // Who cannot be asked is not this one.
             if other.node().is_ok_and(|other| other == node) {
                 let next = "use a node of its own for each member";

@@ -7,7 +7,7 @@ use super::Client;
 use super::served::Served;
 use crate::access::split;
 use crate::member::lies_on;
-use crate::users::{Mounted, Mounts};
+use crate::users::{MountLine, Mounts};
 
 /// Deeper than any real stack of devices.
 const DEEPEST: usize = 8;
@@ -41,7 +41,7 @@ impl Served {
 }
 
 /// Returns whether this mount is one of these exports.
-fn exported(mounts: &Mounts, exports: &[String], mount: &Mounted) -> bool {
+fn exported(mounts: &Mounts, exports: &[String], mount: &MountLine) -> bool {
     let points = exports.iter().filter_map(|export| export.strip_prefix("fuse:"));
     points
         .map(|point| PathBuf::from(split(point).0))

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use braid_array::name::check_name;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb, Versioned};
+use super::wire::{
+    Answer, ControlRequest, ControlStatus, Reply, Response, VERSION, Verb, Versioned,
+};
 use super::{is_running, read_line, socket_path};
 use crate::member::MemberName;
 use crate::run_dir::{array_of_socket, connect};
@@ -137,7 +139,7 @@ impl Client {
     }
 
     fn ask(&mut self, verb: Verb) -> Result<(), ControlError> {
-        let request = Request { version: VERSION, verb };
+        let request = ControlRequest { version: VERSION, verb };
         let mut line = serde_json::to_vec(&request).map_err(io::Error::from)?;
         line.push(b'\n');
         match self.stream.get_mut().write_all(&line) {

@@ -14,19 +14,19 @@ pub(super) const MAX_READERS: usize = 24;
 /// The open connections to one control socket, shared by their threads: at most 32, and for each
 /// whether it is idle, at a command, or reading the array's content (at most 24).
 /// [`enter`](Self::enter) takes one in, or fails with `ResourceBusy` when all others are at work;
-/// the [`Place`] that it returns frees the place when dropped.
+/// the [`ConnectionSlot`] that it returns frees the place when dropped.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<State>);
+pub(super) struct Connections(Mutex<ConnectionState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionState {
     /// Counter of the clients' actions, by which the latest one is known.
     clock: u64,
-    open: Vec<Open>,
+    open: Vec<OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     id: u64,
     stream: UnixStream,
     doing: Doing,
@@ -53,24 +53,27 @@ impl Doing {
 
 impl Connections {
     /// Takes a connection in. An error when there is no place for it.
-    pub(super) fn enter(connections: &Arc<Self>, stream: &UnixStream) -> io::Result<Place> {
+    pub(super) fn enter(
+        connections: &Arc<Self>,
+        stream: &UnixStream,
+    ) -> io::Result<ConnectionSlot> {
         let stream = stream.try_clone()?;
         let mut state = connections.lock();
         if state.open.len() >= MAX_CONNECTIONS {
             state.hang_up_on_an_idle_one()?;
         }
         let id = state.tick();
-        state.open.push(Open { id, stream, doing: Doing::Nothing(id) });
+        state.open.push(OpenConnection { id, stream, doing: Doing::Nothing(id) });
         drop(state);
-        Ok(Place { connections: Arc::clone(connections), id })
+        Ok(ConnectionSlot { connections: Arc::clone(connections), id })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ConnectionState {
     const fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
@@ -88,12 +91,12 @@ impl State {
 
 /// The place of a connection, until this goes.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
     id: u64,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// The connection is at work until the guard goes.
     pub(super) fn begin(&self) -> Busy<'_> {
         self.set(|_| Doing::Something);
@@ -124,7 +127,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.lock().open.retain(|open| open.id != self.id);
     }
@@ -132,7 +135,7 @@ impl Drop for Place {
 
 /// A connection at work.
 #[derive(Debug)]
-pub(super) struct Busy<'a>(&'a Place);
+pub(super) struct Busy<'a>(&'a ConnectionSlot);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {

@@ -85,11 +85,11 @@ pub enum ExportChange {
 }
 
 /// Told how a stop went: after the members are free, or why not.
-pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+pub type StopAnswer = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 
 /// Program that is to serve the array, and the connection that asked for it.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct NextProgram {
     /// Its path.
     pub program: PathBuf,
     /// The newest version of a hand-over that it takes.
@@ -108,7 +108,7 @@ pub enum StopRequest {
         /// Even while programs use it.
         force: bool,
         /// Answer to it.
-        told: Told,
+        told: StopAnswer,
     },
     /// A signal came.
     Signal,
@@ -121,14 +121,14 @@ pub enum StopRequest {
         /// The change.
         change: ExportChange,
         /// Answer to it.
-        told: Told,
+        told: StopAnswer,
     },
     /// Another program is to serve it in this process; a client waits for that.
     Upgrade {
         /// The program.
-        wanted: Wanted,
+        wanted: NextProgram,
         /// Answer to it, if the program is not replaced.
-        told: Told,
+        told: StopAnswer,
     },
     /// No reason to stop, but to look: the set-up of the array is over.
     SetUp,

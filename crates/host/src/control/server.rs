@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::connections::{Connections, MAX_READERS, Place};
-use super::served::{Served, StopRequest, Told, Wanted};
-use super::verbs::Outcome;
-use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
+use super::connections::{ConnectionSlot, Connections, MAX_READERS};
+use super::served::{NextProgram, Served, StopAnswer, StopRequest};
+use super::verbs::VerbOutcome;
+use super::wire::{Answer, ControlRequest, Reply, Response, VERSION, Verb, Versioned};
 use super::{ListenError, SocketFile, listen, make_run_dir, read_line, socket_path};
 use crate::access::Access;
 use crate::handover::{self, Handover};
@@ -26,14 +26,14 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
 #[derive(Debug)]
-pub struct Server {
+pub struct ControlServer {
     /// Socket file, until the name is given free.
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl ControlServer {
     /// Takes the name of an array.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ControlServer {
     /// Gives the name free. Connections that are open stay until their ends close them.
     fn drop(&mut self) {
         // The program that this one goes back to listens on.
@@ -132,7 +132,7 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
     }
 }
 
-fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<()> {
+fn converse(stream: &UnixStream, served: &Served, place: &ConnectionSlot) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     let mut from = BufReader::new(stream);
     let mut to = stream;
@@ -148,19 +148,19 @@ fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<(
         };
         let _busy = place.begin();
         match parse(&line).and_then(|request| carry_out(served, request.verb, place)) {
-            Ok(Outcome::Answer(good)) => answer(&mut to, Reply::Ok(good))?,
-            Ok(Outcome::Data(data)) => {
+            Ok(VerbOutcome::Answer(good)) => answer(&mut to, Reply::Ok(good))?,
+            Ok(VerbOutcome::Data(data)) => {
                 answer(&mut to, Reply::Ok(Answer::Data { length: data.length() }))?;
                 data.send(&mut to)?;
             }
-            Ok(Outcome::Stop { force }) => {
+            Ok(VerbOutcome::Stop { force }) => {
                 if stop(stream, served, force)? {
                     return Ok(());
                 }
             }
-            Ok(Outcome::Upgrade { program, takes, check, force }) => {
+            Ok(VerbOutcome::Upgrade { program, takes, check, force }) => {
                 let asker = if check { None } else { Some(OwnedFd::from(stream.try_clone()?)) };
-                let wanted = Wanted { program, takes, force, asker };
+                let wanted = NextProgram { program, takes, force, asker };
                 let ask = |told| StopRequest::Upgrade { wanted, told };
                 answer(&mut to, upgrade(served, ask))?;
             }
@@ -171,7 +171,11 @@ fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<(
     }
 }
 
-fn carry_out<'a>(served: &'a Served, verb: Verb, place: &Place) -> Result<Outcome<'a>, Refusal> {
+fn carry_out<'a>(
+    served: &'a Served,
+    verb: Verb,
+    place: &ConnectionSlot,
+) -> Result<VerbOutcome<'a>, Refusal> {
     if matches!(verb, Verb::Read { .. }) && !place.may_read() {
         let reason = format!("its content is being read {MAX_READERS} times already");
         return Err(Refusal::new(reason, "try again when one of them has ended"));
@@ -204,9 +208,9 @@ fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
 }
 
 /// Asks for another program. Where one takes over this program has ended, and that one answers.
-fn upgrade(served: &Served, ask: impl FnOnce(Told) -> StopRequest) -> Reply {
+fn upgrade(served: &Served, ask: impl FnOnce(StopAnswer) -> StopRequest) -> Reply {
     let (answered, wait) = mpsc::sync_channel(1);
-    let told: Told = Box::new(move |result| {
+    let told: StopAnswer = Box::new(move |result| {
         // The client may have gone away.
         let _ = answered.send(result);
     });
@@ -238,7 +242,7 @@ pub fn say_ended(asker: OwnedFd, reason: String) -> io::Result<()> {
     answer(&mut UnixStream::from(asker), Reply::Error(refusal))
 }
 
-fn parse(line: &[u8]) -> Result<Request, Refusal> {
+fn parse(line: &[u8]) -> Result<ControlRequest, Refusal> {
     let bad = |error: serde_json::Error| {
         Refusal::new(format!("not a request: {error}"), "send one JSON object on a line")
     };

@@ -19,7 +19,7 @@ struct Running {
     dir: tempfile::TempDir,
     fake: FakeEngine,
     stops: mpsc::Receiver<StopRequest>,
-    _server: Server,
+    _server: ControlServer,
 }
 
 const SIZE: usize = 5 << 20;
@@ -54,7 +54,7 @@ fn running() -> Running {
         disks: Disks::default(),
         overlay: None,
     };
-    let mut server = Server::bind(dir.path(), "a0").unwrap();
+    let mut server = ControlServer::bind(dir.path(), "a0").unwrap();
     server.run(Arc::new(served)).unwrap();
     Running { dir, fake, stops, _server: server }
 }
@@ -251,7 +251,7 @@ fn readers_who_take_nothing_leave_room_for_commands() {
         .map(|_| {
             let mut reader = UnixStream::connect(socket_path(running.dir.path(), "a0")).unwrap();
             let verb = Verb::Read { offset: 0, length: 2 << 20 };
-            let request = super::wire::Request { version: super::wire::VERSION, verb };
+            let request = super::wire::ControlRequest { version: super::wire::VERSION, verb };
             let ask = format!("{}\n", serde_json::to_string(&request).unwrap());
             reader.write_all(ask.as_bytes()).unwrap();
             let line = read_line(&mut BufReader::with_capacity(1, &reader)).unwrap().unwrap();
@@ -299,7 +299,7 @@ fn stop_is_answered_by_who_stops() {
 fn a_name_is_taken_once_and_dead_sockets_are_replaced() {
     let running = running();
     let dir = running.dir.path();
-    let error = Server::bind(dir, "a0").unwrap_err();
+    let error = ControlServer::bind(dir, "a0").unwrap_err();
     assert_eq!(error.reason, "an array named a0 is already running");
     // A process that died leaves its socket file behind.
     deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
@@ -308,7 +308,7 @@ fn a_name_is_taken_once_and_dead_sockets_are_replaced() {
     assert_eq!(list(dir).unwrap(), ["a0"]);
     assert!(!socket_path(dir, "dead").exists());
     deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
-    let server = Server::bind(dir, "dead").unwrap();
+    let server = ControlServer::bind(dir, "dead").unwrap();
     assert_eq!(list(dir).unwrap(), ["a0", "dead"]);
     let mode = std::fs::metadata(socket_path(dir, "dead")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -340,7 +340,7 @@ fn a_lock_that_is_not_given_back_hangs_nobody() {
     deafen(UnixListener::bind(socket_path(dir, "dead")).unwrap());
     assert_eq!(list(dir).unwrap(), ["a0"]);
     assert!(!socket_path(dir, "dead").exists());
-    drop(Server::bind(dir, "b").unwrap());
+    drop(ControlServer::bind(dir, "b").unwrap());
     let mode = std::fs::metadata(dir.join(".lock")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -358,15 +358,15 @@ fn a_lock_that_is_not_given_back_hangs_nobody() {
 fn a_run_directory_of_everybody_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
-    let error = Server::bind(dir.path(), "a0").unwrap_err();
+    let error = ControlServer::bind(dir.path(), "a0").unwrap_err();
     assert!(error.reason.ends_with("everybody may write to it"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", dir.path().join(".lock")).unwrap();
-    Server::bind(dir.path(), "a0").unwrap_err();
+    ControlServer::bind(dir.path(), "a0").unwrap_err();
     std::fs::remove_file(dir.path().join(".lock")).unwrap();
     std::fs::write(dir.path().join(".lock"), "").unwrap();
-    let error = Server::bind(dir.path(), "a0").unwrap_err();
+    let error = ControlServer::bind(dir.path(), "a0").unwrap_err();
     assert!(error.reason.contains("others may have "), "{error}");
 }
 

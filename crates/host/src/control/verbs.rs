@@ -14,7 +14,7 @@ use crate::limits::{Limit, Limits};
 use crate::submission::Message;
 
 /// Result of a verb that succeeded.
-pub(super) enum Outcome<'a> {
+pub(super) enum VerbOutcome<'a> {
     Answer(Answer),
     Data(Data<'a>),
     /// Asked for, not yet done.
@@ -31,12 +31,12 @@ pub(super) enum Outcome<'a> {
 }
 
 impl Served {
-    pub(super) fn carry_out(&self, verb: Verb) -> Result<Outcome<'_>, Refusal> {
-        let done = |()| Outcome::Answer(Answer::Done);
+    pub(super) fn carry_out(&self, verb: Verb) -> Result<VerbOutcome<'_>, Refusal> {
+        let done = |()| VerbOutcome::Answer(Answer::Done);
         match verb {
             Verb::Status => {
                 let status = Box::new(self.control_status()?);
-                Ok(Outcome::Answer(Answer::Status(status)))
+                Ok(VerbOutcome::Answer(Answer::Status(status)))
             }
             Verb::Fail { member, force } => {
                 let fail = if force { Command::ForceFail } else { Command::Fail };
@@ -73,11 +73,11 @@ impl Served {
             Verb::RemoveExport { export, force } => {
                 self.change_exports(ExportChange::Remove { export, force }).map(done)
             }
-            Verb::Stop { force } => Ok(Outcome::Stop { force }),
+            Verb::Stop { force } => Ok(VerbOutcome::Stop { force }),
             Verb::Upgrade { program, takes, check, force } => {
-                Ok(Outcome::Upgrade { program, takes, check, force })
+                Ok(VerbOutcome::Upgrade { program, takes, check, force })
             }
-            Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
+            Verb::Read { offset, length } => self.data(offset, length).map(VerbOutcome::Data),
         }
     }
 
@@ -120,7 +120,7 @@ pub(super) struct Data<'a> {
 const PIECE_BYTES: u64 = 1 << 20;
 const PIECES: usize = 4;
 
-type Piece = Receiver<Result<Vec<u8>, RequestError>>;
+type AnswerPiece = Receiver<Result<Vec<u8>, RequestError>>;
 
 impl Data<'_> {
     pub(super) const fn length(&self) -> u64 {
@@ -132,7 +132,7 @@ impl Data<'_> {
         let block = u64::from(self.served.block_bytes);
         let stop = self.end.next_multiple_of(block);
         let mut next = self.offset - self.offset % block;
-        let mut under_way: VecDeque<(u64, Piece)> = VecDeque::new();
+        let mut under_way: VecDeque<(u64, AnswerPiece)> = VecDeque::new();
         while next < stop || !under_way.is_empty() {
             while next < stop && under_way.len() < PIECES {
                 let len = PIECE_BYTES.min(stop - next);
@@ -149,7 +149,7 @@ impl Data<'_> {
         Ok(())
     }
 
-    fn read(&self, offset: u64, len: u64) -> io::Result<Piece> {
+    fn read(&self, offset: u64, len: u64) -> io::Result<AnswerPiece> {
         let (answer, piece) = mpsc::sync_channel(1);
         let done = Box::new(move |bytes| {
             // The client went away when this fails.

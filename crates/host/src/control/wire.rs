@@ -12,7 +12,7 @@ use braid_array::{MemberId, Refusal};
 
 use crate::disk::Disk;
 use crate::fabric::Protection;
-use crate::limits::{Limits, Window};
+use crate::limits::{DailyWindow, Limits};
 use braid_array::figures::Figures;
 
 /// Version of the protocol. A server answers only its own.
@@ -23,7 +23,7 @@ pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ControlRequest {
     /// [`VERSION`].
     pub version: u32,
     /// Verb to be carried out.
@@ -101,10 +101,10 @@ pub enum Verb {
         max_bytes_s: Option<u64>,
         /// Other minima at times of the day.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        min_windows: Vec<Window>,
+        min_windows: Vec<DailyWindow>,
         /// Other maxima.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        max_windows: Vec<Window>,
+        max_windows: Vec<DailyWindow>,
     },
     /// Set the mode of the journal.
     JournalMode(JournalMode),

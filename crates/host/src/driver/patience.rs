@@ -21,37 +21,37 @@ const MOST_VAIN: u32 = 8;
 /// looks find nothing; an idle thread sleeps. With one processor the thread always sleeps, as
 /// nothing else could run meanwhile.
 #[derive(Debug)]
-pub(super) struct Patience {
-    state: State,
+pub(super) struct WaitPolicy {
+    state: WaitState,
     /// Number of short sleeps in a row after which looking begins.
     needed: u32,
 }
 
 #[derive(Debug)]
-enum State {
+enum WaitState {
     Never,
     Sleeps { short: u32 },
     Looks { vain: u32 },
 }
 
-impl Patience {
+impl WaitPolicy {
     /// Creates the policy for a machine with so many processors.
     pub(super) const fn new(processors: usize) -> Self {
-        let state = if processors > 1 { State::Sleeps { short: 0 } } else { State::Never };
+        let state = if processors > 1 { WaitState::Sleeps { short: 0 } } else { WaitState::Never };
         Self { state, needed: SHORT_SLEEPS }
     }
 
     /// Returns the duration to look before the next sleep, if at all.
     pub(super) const fn look(&self) -> Option<Duration> {
         match self.state {
-            State::Looks { .. } => Some(LOOK),
-            State::Never | State::Sleeps { .. } => None,
+            WaitState::Looks { .. } => Some(LOOK),
+            WaitState::Never | WaitState::Sleeps { .. } => None,
         }
     }
 
     /// Notes the result of a look: whether a completion came.
     pub(super) fn looked(&mut self, came: bool) {
-        let State::Looks { vain } = &mut self.state else { return };
+        let WaitState::Looks { vain } = &mut self.state else { return };
         if came {
             *vain = vain.saturating_sub(1);
             self.needed = SHORT_SLEEPS;
@@ -60,16 +60,16 @@ impl Patience {
         *vain += 2;
         if *vain >= MOST_VAIN {
             self.needed = (self.needed * 2).min(MOST_SHORT_SLEEPS);
-            self.state = State::Sleeps { short: 0 };
+            self.state = WaitState::Sleeps { short: 0 };
         }
     }
 
     /// Notes the duration of a sleep.
     pub(super) fn slept(&mut self, time: Duration) {
-        let State::Sleeps { short } = &mut self.state else { return };
+        let WaitState::Sleeps { short } = &mut self.state else { return };
         *short = if time <= SHORT { *short + 1 } else { 0 };
         if *short >= self.needed {
-            self.state = State::Looks { vain: 0 };
+            self.state = WaitState::Looks { vain: 0 };
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     /// After how many short sleeps it looks.
-    fn sleeps_until_it_looks(patience: &mut Patience) -> u32 {
+    fn sleeps_until_it_looks(patience: &mut WaitPolicy) -> u32 {
         let mut sleeps = 0;
         while patience.look().is_none() {
             patience.slept(SHORT);
@@ -89,7 +89,7 @@ mod tests {
         sleeps
     }
 
-    fn look_in_vain(patience: &mut Patience) {
+    fn look_in_vain(patience: &mut WaitPolicy) {
         for _ in 0..MOST_VAIN / 2 {
             assert_eq!(patience.look(), Some(LOOK));
             patience.looked(false);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn it_looks_while_waits_are_short() {
-        let mut patience = Patience::new(2);
+        let mut patience = WaitPolicy::new(2);
         for _ in 0..100 {
             patience.slept(SHORT);
             patience.slept(SHORT * 2);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn looks_in_vain_make_it_slow_to_look_again_until_one_is_not() {
-        let mut patience = Patience::new(2);
+        let mut patience = WaitPolicy::new(2);
         for times in [1, 2, 4] {
             assert_eq!(sleeps_until_it_looks(&mut patience), SHORT_SLEEPS * times);
             look_in_vain(&mut patience);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn with_one_processor_it_never_looks() {
-        let mut patience = Patience::new(1);
+        let mut patience = WaitPolicy::new(1);
         for _ in 0..2 * MOST_SHORT_SLEEPS {
             patience.slept(Duration::ZERO);
         }

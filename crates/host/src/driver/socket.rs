@@ -7,7 +7,7 @@ use braid_array::Buf;
 use rustix::io::Errno;
 
 use crate::arena::Memory;
-use crate::driver::Outgoing;
+use crate::driver::OutgoingBytes;
 
 /// Receives available bytes into one buffer after the other.
 pub(super) fn receive(memory: &Memory, socket: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
@@ -35,7 +35,7 @@ pub(super) fn take(memory: &Memory, device: &OwnedFd, bufs: &[Buf; 2]) -> Result
 pub(super) fn give(
     memory: &Memory,
     device: &OwnedFd,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingBytes,
 ) -> Result<u32, Errno> {
     let mut list = Vec::new();
     outgoing.fill(memory, 0, &mut list);
@@ -48,7 +48,7 @@ pub(super) fn give(
 pub(super) fn send(
     memory: &Memory,
     socket: &OwnedFd,
-    outgoing: &mut Outgoing,
+    outgoing: &mut OutgoingBytes,
     sent: u64,
 ) -> Result<u32, Errno> {
     let mut list = Vec::new();

@@ -16,8 +16,8 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use self::pinned::Pinned;
-use super::patience::Patience;
-use crate::arena::{Memory, Piece};
+use super::patience::WaitPolicy;
+use crate::arena::{ArenaPiece, Memory};
 use crate::driver::{Completion, Op};
 use slab::Slab;
 
@@ -29,7 +29,7 @@ const READABLE: u32 = libc::POLLIN.cast_unsigned() as u32;
 const CANCEL: u64 = u64::MAX;
 
 /// An io_uring, the operations in it, and their memory.
-pub(crate) struct Ring<T> {
+pub(crate) struct EngineRing<T> {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
     memory: Arc<Memory>,
     pinned: Pinned,
@@ -38,12 +38,12 @@ pub(crate) struct Ring<T> {
     queued: VecDeque<usize>,
     /// Number of operations on files in flight.
     files: usize,
-    patience: Patience,
+    patience: WaitPolicy,
     /// Operations to be ended, once all others are in the submission queue.
     canceled: Vec<(usize, T)>,
     /// Headers of completed operations, to be reused.
     #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
-    headers: Vec<Box<Header>>,
+    headers: Vec<Box<RingHeader>>,
 }
 
 /// An operation in flight.
@@ -54,22 +54,22 @@ struct Pending<T> {
     /// Bytes sent so far.
     done: u64,
     /// Header of an operation on several pieces; the kernel reads it when the entry is submitted.
-    header: Option<Box<Header>>,
+    header: Option<Box<RingHeader>>,
 }
 
 #[derive(Debug)]
-struct Header {
+struct RingHeader {
     message: libc::msghdr,
     list: Vec<libc::iovec>,
 }
 
-impl<T> std::fmt::Debug for Ring<T> {
+impl<T> std::fmt::Debug for EngineRing<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").field("slab", &self.slab.len()).finish_non_exhaustive()
     }
 }
 
-impl<T: Copy + PartialEq> Ring<T> {
+impl<T: Copy + PartialEq> EngineRing<T> {
     /// Creates a ring for the calling thread. Used pieces of the arena are registered if the limits
     /// allow it.
     ///
@@ -86,7 +86,7 @@ impl<T: Copy + PartialEq> Ring<T> {
         let canceled = Vec::new();
         let headers = Vec::new();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let patience = Patience::new(processors);
+        let patience = WaitPolicy::new(processors);
         Ok(Self { ring, memory, pinned, slab, queued, files: 0, patience, canceled, headers })
     }
 
@@ -101,17 +101,17 @@ impl<T: Copy + PartialEq> Ring<T> {
     }
 
     /// Lets go of a piece of the arena on which there is no operation.
-    pub(crate) fn release(&mut self, piece: Piece) {
+    pub(crate) fn release(&mut self, piece: ArenaPiece) {
         self.pinned.release(&self.ring, piece);
     }
 
     /// Permits registering a piece of the arena.
-    pub(crate) fn may_keep(&mut self, piece: Piece) {
+    pub(crate) fn may_keep(&mut self, piece: ArenaPiece) {
         self.pinned.allow(piece);
     }
 
     /// Lets go of a piece of the arena, which may not be registered any more.
-    pub(crate) fn bar(&mut self, piece: Piece) {
+    pub(crate) fn bar(&mut self, piece: ArenaPiece) {
         self.pinned.bar(&self.ring, piece);
     }
 
@@ -321,22 +321,22 @@ impl<T: Copy + PartialEq> Ring<T> {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
             }
             Op::Take { device, bufs } => {
-                let header = Header::of(&mut pending.header, headers);
+                let header = RingHeader::of(&mut pending.header, headers);
                 header.set(memory, bufs);
                 opcode::Readv::new(Fd(device.as_raw_fd()), header.list.as_ptr(), 2).build()
             }
             Op::Give { device, message } => {
-                let header = Header::of(&mut pending.header, headers);
+                let header = RingHeader::of(&mut pending.header, headers);
                 message.fill(memory, 0, &mut header.list);
                 header.write_to(device)
             }
             Op::Receive { socket, bufs } => {
-                let header = Header::of(&mut pending.header, headers);
+                let header = RingHeader::of(&mut pending.header, headers);
                 header.set(memory, bufs);
                 opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header.point()).build()
             }
             Op::Send { socket, message, .. } => {
-                let header = Header::of(&mut pending.header, headers);
+                let header = RingHeader::of(&mut pending.header, headers);
                 message.fill(memory, done, &mut header.list);
                 opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()
             }
@@ -398,7 +398,7 @@ impl<T> Pending<T> {
     }
 }
 
-impl Header {
+impl RingHeader {
     fn new() -> Box<Self> {
         // SAFETY: a msghdr is integers and pointers, for which zeroes are valid.
         let message = unsafe { std::mem::zeroed() };
@@ -434,7 +434,7 @@ impl Header {
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for EngineRing<T> {
     fn drop(&mut self) {
         if !self.slab.is_empty() {
             // Closing the ring does not wait for what is in it: the kernel may still write into

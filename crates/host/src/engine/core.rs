@@ -10,7 +10,7 @@ use super::scattered::ScatteredRanges;
 use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::token::{ExportId, Owner, Token};
-use braid_array::figures::{IoFigures, Kind};
+use braid_array::figures::{IoFigures, OperationKind};
 use slab::Slab;
 
 /// The driver, the arena, and the requests of all exports that the machine has not answered. An
@@ -22,7 +22,7 @@ use slab::Slab;
 pub(crate) struct Core {
     pub(crate) driver: Driver<Token>,
     pub(crate) arena: Arena,
-    requests: Slab<Asked>,
+    requests: Slab<AskedRequest>,
     scattered: ScatteredRanges,
     /// Requests for bytes of scattered ranges.
     spreads: Slab<Spread>,
@@ -36,7 +36,7 @@ pub(crate) struct Core {
 
 /// A request, its owner, and the time at which it came.
 #[derive(Debug)]
-struct Asked {
+struct AskedRequest {
     request: Request,
     owner: Owner,
     at: Instant,
@@ -97,7 +97,7 @@ impl Core {
         let sector = offset / SECTOR_BYTES;
         let sectors = len / SECTOR_BYTES;
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
-        let index = self.requests.insert(Asked { request, owner, at: self.now });
+        let index = self.requests.insert(AskedRequest { request, owner, at: self.now });
         self.requests[index].request.id = RequestId(index as u64);
         self.pending.push_back(index);
     }
@@ -136,13 +136,13 @@ impl Core {
         result: Result<(), RequestError>,
     ) -> Option<(Request, Owner, Result<(), RequestError>)> {
         let index = usize::try_from(id.0).expect("request ids are slab indices");
-        let Asked { request, owner, at } = self.requests.remove(index);
+        let AskedRequest { request, owner, at } = self.requests.remove(index);
         let kind = match request.op {
-            Op::Read => Kind::Read,
-            Op::Write { .. } => Kind::Write,
-            Op::WriteZeroes { .. } => Kind::Zero,
-            Op::Discard => Kind::Discard,
-            Op::Flush => Kind::Flush,
+            Op::Read => OperationKind::Read,
+            Op::Write { .. } => OperationKind::Write,
+            Op::WriteZeroes { .. } => OperationKind::Zero,
+            Op::Discard => OperationKind::Discard,
+            Op::Flush => OperationKind::Flush,
         };
         let good = result.is_ok();
         self.figures.note((kind, request.sectors * SECTOR_BYTES), at, self.now, good);

@@ -25,7 +25,7 @@ use crate::token::ExportId;
 use crate::users::User;
 
 /// Requests of other threads.
-enum Ask {
+enum ExportCommand {
     Add {
         export: Box<dyn Export>,
         done: Done<ExportId>,
@@ -58,7 +58,7 @@ enum Ask {
 }
 
 /// State of an export's life.
-enum Stage {
+enum ExportStage {
     Serving,
     /// Takes nothing more. `done` is called when the export is gone; its clients are disconnected
     /// at `give_up_at`, unless they already have been.
@@ -68,15 +68,15 @@ enum Stage {
     },
 }
 
-struct Place {
+struct ExportSlot {
     export: Box<dyn Export>,
-    stage: Stage,
+    stage: ExportStage,
 }
 
 /// The exports, by their ids.
 pub(super) struct Exports {
-    places: Slab<Place>,
-    asked: Receiver<Ask>,
+    places: Slab<ExportSlot>,
+    asked: Receiver<ExportCommand>,
     /// All are to be held, and this one waits until they are.
     holding: Option<Done<()>>,
     /// Their clients are another process's.
@@ -86,7 +86,7 @@ pub(super) struct Exports {
 /// Queue by which other threads add and remove exports.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportQueue {
-    mailbox: Mailbox<Ask>,
+    mailbox: Mailbox<ExportCommand>,
 }
 
 impl Exports {
@@ -100,7 +100,7 @@ impl Exports {
 
     /// Adds one; it has to be started.
     pub(super) fn add(&mut self, export: Box<dyn Export>) -> ExportId {
-        ExportId(self.places.insert(Place { export, stage: Stage::Serving }))
+        ExportId(self.places.insert(ExportSlot { export, stage: ExportStage::Serving }))
     }
 
     pub(super) fn get(&mut self, id: ExportId) -> &mut dyn Export {
@@ -146,32 +146,34 @@ impl Exports {
     pub(super) fn drain(&mut self, core: &mut Core, executor: &Executor) {
         while let Ok(ask) = self.asked.try_recv() {
             match ask {
-                Ask::Add { export, done } => {
+                ExportCommand::Add { export, done } => {
                     let id = self.add(export);
                     self.get(id).start(core, id);
                     done(id);
                 }
-                Ask::Clients { of, part, done } => done(match part {
+                ExportCommand::Clients { of, part, done } => done(match part {
                     Some(part) => self.get(of).clients_of(&part),
                     None => self.get(of).clients(),
                 }),
-                Ask::ClosePart { of, part, done } => self.get(of).close_part(core, &part, done),
-                Ask::Remove { id, done } => {
+                ExportCommand::ClosePart { of, part, done } => {
+                    self.get(of).close_part(core, &part, done)
+                }
+                ExportCommand::Remove { id, done } => {
                     let place = &mut self.places[id.0];
                     place.export.close(core);
                     let give_up_at = Some(core.now.plus_millis(FAREWELL.as_millis() as u64));
-                    place.stage = Stage::Leaving { give_up_at, done };
+                    place.stage = ExportStage::Leaving { give_up_at, done };
                 }
-                Ask::Hold { done } => {
+                ExportCommand::Hold { done } => {
                     self.iter_mut().for_each(|export| export.hold(core));
                     self.holding = Some(done);
                 }
-                Ask::GoOn => {
+                ExportCommand::GoOn => {
                     self.holding = None;
                     self.iter_mut().for_each(|export| export.go_on(core));
                 }
-                Ask::CutOff => self.iter_mut().for_each(|export| export.cut_off(core)),
-                Ask::HandOver { to, done } => done(self.hand_over(core, executor, to)),
+                ExportCommand::CutOff => self.iter_mut().for_each(|export| export.cut_off(core)),
+                ExportCommand::HandOver { to, done } => done(self.hand_over(core, executor, to)),
             }
         }
     }
@@ -207,17 +209,17 @@ impl Exports {
     /// Returns the latest time for the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = self.places.iter().map(|(_, place)| match place.stage {
-            Stage::Leaving { give_up_at, .. } => [place.export.deadline(), give_up_at],
-            Stage::Serving => [place.export.deadline(), None],
+            ExportStage::Leaving { give_up_at, .. } => [place.export.deadline(), give_up_at],
+            ExportStage::Serving => [place.export.deadline(), None],
         });
         all.flatten().flatten().min()
     }
 
     /// Time has passed. Clients of those that leave are given up when they have had enough of it.
     pub(super) fn tick(&mut self, core: &mut Core) {
-        for (_, Place { export, stage }) in &mut self.places {
+        for (_, ExportSlot { export, stage }) in &mut self.places {
             export.tick(core);
-            if let Stage::Leaving { give_up_at, .. } = stage
+            if let ExportStage::Leaving { give_up_at, .. } = stage
                 && give_up_at.take_if(|at| *at <= core.now).is_some()
             {
                 export.disconnect(core);
@@ -227,20 +229,20 @@ impl Exports {
 
     /// Lets those go that leave, and of which nothing is left.
     pub(super) fn part(&mut self, core: &mut Core) {
-        let leaving = |place: &Place| matches!(place.stage, Stage::Leaving { .. });
+        let leaving = |place: &ExportSlot| matches!(place.stage, ExportStage::Leaving { .. });
         if !self.places.iter().any(|(_, place)| leaving(place)) {
             return;
         }
-        let over = |(id, place): (usize, &Place)| {
+        let over = |(id, place): (usize, &ExportSlot)| {
             let over = leaving(place) && place.export.is_over() && !core.serves(ExportId(id));
             over.then_some(id)
         };
         let over: Vec<usize> = self.places.iter().filter_map(over).collect();
         for id in over {
-            let Place { mut export, stage } = self.places.remove(id);
+            let ExportSlot { mut export, stage } = self.places.remove(id);
             export.end(core);
             drop(export);
-            if let Stage::Leaving { done, .. } = stage {
+            if let ExportStage::Leaving { done, .. } = stage {
                 done(());
             }
         }
@@ -249,7 +251,7 @@ impl Exports {
     /// Takes leave of all clients, at the end of the engine.
     pub(super) fn close(&mut self, core: &mut Core) {
         for (_, place) in &mut self.places {
-            if matches!(place.stage, Stage::Serving) {
+            if matches!(place.stage, ExportStage::Serving) {
                 place.export.close(core);
             }
         }
@@ -262,7 +264,7 @@ impl Exports {
 }
 
 impl ExportQueue {
-    fn send(&self, ask: Ask) {
+    fn send(&self, ask: ExportCommand) {
         // An engine that has ended has no exports.
         let _ = self.mailbox.send(ask);
     }
@@ -272,42 +274,43 @@ impl ExportQueue {
     fn call<T: Send + 'static>(
         &self,
         limit: Duration,
-        make: impl FnOnce(Done<T>) -> Ask,
+        make: impl FnOnce(Done<T>) -> ExportCommand,
     ) -> Option<T> {
         self.mailbox.call(limit, make).ok()
     }
 
     /// Adds an export, which begins at once. `None` when the engine has ended.
     pub(crate) fn add(&self, export: Box<dyn Export>) -> Option<ExportId> {
-        self.call(Duration::MAX, |done| Ask::Add { export, done })
+        self.call(Duration::MAX, |done| ExportCommand::Add { export, done })
     }
 
     /// Returns the users of the array through an export, or through one part of it.
     pub(crate) fn clients(&self, of: ExportId, part: Option<&str>) -> Vec<User> {
         let part = part.map(str::to_owned);
-        self.call(Duration::MAX, |done| Ask::Clients { of, part, done }).unwrap_or_default()
+        self.call(Duration::MAX, |done| ExportCommand::Clients { of, part, done })
+            .unwrap_or_default()
     }
 
     /// Closes one of several parts of an export. As [`remove`](Self::remove).
     pub(crate) fn close_part(&self, of: ExportId, part: &str) {
         let part = part.to_owned();
-        self.call(2 * FAREWELL, |done| Ask::ClosePart { of, part, done });
+        self.call(2 * FAREWELL, |done| ExportCommand::ClosePart { of, part, done });
     }
 
     /// Holds all exports until they [go on](Self::go_on). Returns false when requests of clients
     /// are still in flight after `limit`.
     pub(crate) fn hold(&self, limit: Duration) -> bool {
-        self.call(limit, |done| Ask::Hold { done }).is_some()
+        self.call(limit, |done| ExportCommand::Hold { done }).is_some()
     }
 
     /// Hangs up on clients that neither take their data nor send the rest of it.
     pub(crate) fn cut_off(&self) {
-        self.send(Ask::CutOff);
+        self.send(ExportCommand::CutOff);
     }
 
     /// Lets all held exports go on.
     pub(crate) fn go_on(&self) {
-        self.send(Ask::GoOn);
+        self.send(ExportCommand::GoOn);
     }
 
     /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve no
@@ -316,12 +319,12 @@ impl ExportQueue {
     /// # Errors
     /// When the system is out of descriptors; nothing is handed over then.
     pub(crate) fn hand_over(&self, to: Handover) -> Option<io::Result<Handover>> {
-        self.call(Duration::MAX, |done| Ask::HandOver { to, done })
+        self.call(Duration::MAX, |done| ExportCommand::HandOver { to, done })
     }
 
     /// Closes an export. Returns when it is gone, or after a limit if a member does not answer
     /// requests of its clients; it then goes once they have ended.
     pub(crate) fn remove(&self, id: ExportId) {
-        self.call(2 * FAREWELL, |done| Ask::Remove { id, done });
+        self.call(2 * FAREWELL, |done| ExportCommand::Remove { id, done });
     }
 }

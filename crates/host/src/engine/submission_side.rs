@@ -21,7 +21,7 @@ use crate::token::Owner;
 use braid_array::figures::Figures;
 use slab::Slab;
 
-type Told = Done<Result<(), RequestError>>;
+type PieceAnswer = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), Refusal>>;
 
 /// Jobs and commands received through the submission queue.
@@ -29,7 +29,7 @@ pub(crate) struct SubmissionSide {
     receiver: Receiver<Message>,
     /// The memory of its jobs.
     holder: Holder,
-    jobs: Slab<Asked>,
+    jobs: Slab<SplitRequest>,
     /// Jobs of which some piece has not been requested yet.
     queue: VecDeque<usize>,
     commands: Slab<(CommandDone, Effect)>,
@@ -48,7 +48,7 @@ enum Effect {
 }
 
 /// A request of any length, done in pieces.
-struct Asked {
+struct SplitRequest {
     kind: JobKind,
     /// Bytes of the array: start, next to be requested, end.
     start: u64,
@@ -67,11 +67,11 @@ enum JobKind {
     Write {
         data: Vec<u8>,
         fua: bool,
-        done: Told,
+        done: PieceAnswer,
     },
     /// A request without data.
     Plain {
-        done: Told,
+        done: PieceAnswer,
     },
 }
 
@@ -164,19 +164,20 @@ impl SubmissionSide {
         }
     }
 
-    fn plain(&mut self, core: &mut Core, op: Op, offset: u64, len: u64, done: Told) {
+    fn plain(&mut self, core: &mut Core, op: Op, offset: u64, len: u64, done: PieceAnswer) {
         if len == 0 && op != Op::Flush {
             return done(Ok(()));
         }
         let kind = JobKind::Plain { done };
-        let job = Asked { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
+        let job =
+            SplitRequest { kind, start: offset, next: offset, end: offset, pieces: 1, error: None };
         let index = self.jobs.insert(job);
         core.request(op, offset, len, Buf::default(), Owner::SubmissionQueue(index));
     }
 
     fn pieces(&mut self, kind: JobKind, offset: u64, len: u64) {
         let end = offset + len;
-        let job = Asked { kind, start: offset, next: offset, end, pieces: 0, error: None };
+        let job = SplitRequest { kind, start: offset, next: offset, end, pieces: 0, error: None };
         if len == 0 {
             return job.finish();
         }
@@ -313,7 +314,7 @@ impl SubmissionSide {
     }
 }
 
-impl Asked {
+impl SplitRequest {
     fn finish(self) {
         let result = self.error.map_or(Ok(()), Err);
         match self.kind {

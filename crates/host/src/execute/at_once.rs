@@ -29,7 +29,7 @@ pub(super) fn answers_at_once(file: &LockedFile) -> bool {
 
 /// Way in which an I/O is done at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum AtOnce {
     /// By a copy. Waking up another processor for a part of it takes as long as copying half a MiB,
     /// and the kernel moves it at a higher price. So the driver, which has so many bytes already,
     /// gets half of the long I/O only when the engine's thread has more to do than a request or
@@ -70,14 +70,14 @@ impl Budget {
     }
 
     /// Returns whether this I/O is done at once, and if so takes it out of the budget.
-    pub(super) fn take(&mut self, bytes: u32, way: Way) -> bool {
+    pub(super) fn take(&mut self, bytes: u32, way: AtOnce) -> bool {
         let cost = u64::from(bytes) + CALL_BYTES;
         let many = match way {
-            Way::Copy { busy, given_bytes } => {
+            AtOnce::Copy { busy, given_bytes } => {
                 let shared = busy && self.together_bytes < u64::MAX;
                 shared && is_long(bytes) && given_bytes <= self.copied_bytes
             }
-            Way::Call { long_bytes } => is_long(bytes) && long_bytes > self.together_bytes,
+            AtOnce::Call { long_bytes } => is_long(bytes) && long_bytes > self.together_bytes,
         };
         if many || self.left_bytes < cost {
             return false;
@@ -99,8 +99,8 @@ pub(super) const fn is_long(bytes: u32) -> bool {
 mod tests {
     use super::*;
 
-    const MANY: Way = Way::Call { long_bytes: TOGETHER_BYTES + 1 };
-    const FEW: Way = Way::Call { long_bytes: TOGETHER_BYTES };
+    const MANY: AtOnce = AtOnce::Call { long_bytes: TOGETHER_BYTES + 1 };
+    const FEW: AtOnce = AtOnce::Call { long_bytes: TOGETHER_BYTES };
 
     #[test]
     fn a_turn_moves_what_is_short_until_its_budget_is_used_up() {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn copies_are_made_at_once_and_half_of_them_given_away_when_there_is_more_to_do() {
         const MIB: u32 = 1 << 20;
-        let few = Way::Copy { busy: false, given_bytes: 0 };
+        let few = AtOnce::Copy { busy: false, given_bytes: 0 };
         let mut budget = Budget::new(2);
         let all = (0..100).take_while(|_| budget.take(MIB, few)).count();
         assert_eq!(all as u64, TURN_BYTES / (u64::from(MIB) + CALL_BYTES), "within the budget");
@@ -133,12 +133,12 @@ mod tests {
             let mut budget = Budget::new(processors);
             let mut given_bytes = 0;
             for _ in 0..8 {
-                if !budget.take(MIB, Way::Copy { busy: true, given_bytes }) {
+                if !budget.take(MIB, AtOnce::Copy { busy: true, given_bytes }) {
                     given_bytes += u64::from(MIB);
                 }
             }
             assert_eq!(given_bytes, expected * u64::from(MIB), "{processors}");
-            assert!(budget.take(SHORT_BYTES, Way::Copy { busy: true, given_bytes: 0 }));
+            assert!(budget.take(SHORT_BYTES, AtOnce::Copy { busy: true, given_bytes: 0 }));
         }
         let budget = Budget::new(2);
         assert!(!budget.is_much(TOGETHER_BYTES * 4) && budget.is_much(TOGETHER_BYTES * 4 + 1));

@@ -13,14 +13,14 @@ use crate::member::Backend;
 
 /// A read to be done for a flight.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedRead {
     pub(super) index: usize,
     /// Offset in bytes.
     pub(super) offset: u64,
     pub(super) len: u32,
 }
 
-/// Result of a `Wanted` read.
+/// Result of a `WantedRead` read.
 #[derive(Debug)]
 pub(super) struct Brought {
     pub(super) index: usize,
@@ -43,7 +43,7 @@ impl Backends {
 
     /// Starts a thread that reads a member, and returns the channel of its reads. The thread ends
     /// when all copies of that are dropped.
-    pub(super) fn reader(&self, backend: Arc<dyn Backend>) -> Sender<Wanted> {
+    pub(super) fn reader(&self, backend: Arc<dyn Backend>) -> Sender<WantedRead> {
         let (sender, receiver) = mpsc::channel();
         let mailbox = self.mailbox.clone();
         let read = move || read(&*backend, &receiver, &mailbox);
@@ -58,8 +58,8 @@ impl Backends {
     }
 }
 
-fn read(backend: &dyn Backend, wanted: &Receiver<Wanted>, brought: &Mailbox<Brought>) {
-    for Wanted { index, offset, len } in wanted {
+fn read(backend: &dyn Backend, wanted: &Receiver<WantedRead>, brought: &Mailbox<Brought>) {
+    for WantedRead { index, offset, len } in wanted {
         let mut bytes = vec![0; len as usize];
         let result = backend.read_exact_at(&mut bytes, offset);
         let bytes = result.map(|()| bytes).map_err(|error| errno_of(&error));

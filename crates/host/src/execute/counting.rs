@@ -6,15 +6,15 @@ use braid_array::{IoOp, MemberId};
 
 use super::Executor;
 use crate::lock::LockedFile;
-use braid_array::figures::{IoFigures, Kind, MemberFigures};
+use braid_array::figures::{IoFigures, MemberFigures, OperationKind};
 
-pub(super) const fn kind(op: IoOp) -> Kind {
+pub(super) const fn kind(op: IoOp) -> OperationKind {
     match op {
-        IoOp::Read { .. } => Kind::Read,
-        IoOp::Write { .. } => Kind::Write,
-        IoOp::Flush => Kind::Flush,
-        IoOp::WriteZeroes { .. } => Kind::Zero,
-        IoOp::Discard { .. } => Kind::Discard,
+        IoOp::Read { .. } => OperationKind::Read,
+        IoOp::Write { .. } => OperationKind::Write,
+        IoOp::Flush => OperationKind::Flush,
+        IoOp::WriteZeroes { .. } => OperationKind::Zero,
+        IoOp::Discard { .. } => OperationKind::Discard,
     }
 }
 

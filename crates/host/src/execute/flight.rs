@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use braid_array::{Buf, Instant, IoId, IoOp, MemberId};
 use rustix::io::Errno;
 
-use super::backends::Wanted;
+use super::backends::WantedRead;
 use super::changed::Changes;
 use super::mapped::Mapped;
 use super::transfer::Transfer;
@@ -25,7 +25,7 @@ pub(super) struct Flight {
     pub(super) at_once: bool,
     pub(super) mapped: Option<Arc<Mapped>>,
     /// Thread that reads the member, if not the driver.
-    pub(super) reader: Option<Sender<Wanted>>,
+    pub(super) reader: Option<Sender<WantedRead>>,
     /// Set when writes go to an overlay.
     pub(super) changes: Option<Box<Changes>>,
     /// Its part of the executor's `given_bytes`.
@@ -51,7 +51,7 @@ impl Flight {
         let reader = self.reader.as_ref()?;
         match op {
             Op::Read { file, offset, buf } if Arc::ptr_eq(file, &self.file) => {
-                let wanted = Wanted { index, offset: *offset, len: buf.len };
+                let wanted = WantedRead { index, offset: *offset, len: buf.len };
                 Some(reader.send(wanted).map_err(|_| Errno::NODEV))
             }
             _ => None,

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use super::at_once::{answers_at_once, file_system};
-use super::backends::{Backends, Wanted};
+use super::backends::{Backends, WantedRead};
 use super::changed::Changes;
 use super::mapped::Mapped;
 use super::range::Zeroed;
@@ -30,7 +30,7 @@ pub(super) struct Member {
     /// server.
     pub(super) shared: bool,
     /// Thread that reads it, if not the driver.
-    pub(super) reader: Option<Sender<Wanted>>,
+    pub(super) reader: Option<Sender<WantedRead>>,
     /// Overlay for its changes, if any.
     overlay: Option<Arc<Overlay>>,
     /// Ranges of its file that count as unreadable.

@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use super::changed::errno_of;
 use super::transfer::{Next, Transfer};
-use super::{Answer, Executor, looked_into};
+use super::{Executor, IoAnswer, looked_into};
 use crate::driver::{Driver, Op};
 use crate::lock::LockedFile;
 use crate::member::Overlay;
 use crate::token::Token;
-use braid_array::figures::Kind;
+use braid_array::figures::OperationKind;
 
 /// A range to be zeroed or discarded.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Executor {
         index: usize,
         result: Result<u32, Errno>,
         now: Instant,
-    ) -> Option<Answer> {
+    ) -> Option<IoAnswer> {
         self.remember_unsupported(index, result);
         let range = &mut self.ranges[index];
         match range.after(result) {
@@ -200,9 +200,10 @@ impl Executor {
         index: usize,
         result: Result<Outcome, IoError>,
         now: Instant,
-    ) -> Answer {
+    ) -> IoAnswer {
         let RangeOp { io, member, file, begun, start, end, step, .. } = self.ranges.remove(index);
-        let kind = if step == RangeStep::Discard { Kind::Discard } else { Kind::Zero };
+        let kind =
+            if step == RangeStep::Discard { OperationKind::Discard } else { OperationKind::Zero };
         if let Some(figures) = self.figures_of(member, &file) {
             figures.note((kind, end - start), begun, now, result.is_ok());
         }

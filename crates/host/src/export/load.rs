@@ -54,7 +54,7 @@ impl std::fmt::Display for LoadError {
 }
 
 /// A load under way.
-struct Running {
+struct RunningLoad {
     load: Load,
     begun: Clock,
     number: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Generator {
     loads: Receiver<Load>,
     wake: Arc<OwnedFd>,
     holder: Option<Holder>,
-    running: Option<Running>,
+    running: Option<RunningLoad>,
     closing: bool,
 }
 
@@ -118,7 +118,8 @@ impl Generator {
             requests.push((buf, begun));
         }
         let in_flight = requests.len();
-        self.running = Some(Running { load, begun, number: 0, requests, in_flight, failed: None });
+        self.running =
+            Some(RunningLoad { load, begun, number: 0, requests, in_flight, failed: None });
         for job in 0..in_flight {
             self.ask(core, job, begun);
         }
@@ -141,7 +142,7 @@ impl Generator {
     }
 
     fn end(&mut self, core: &mut Core) {
-        let Some(Running { load, begun, requests, failed, .. }) = self.running.take() else {
+        let Some(RunningLoad { load, begun, requests, failed, .. }) = self.running.take() else {
             return;
         };
         self.release(core, &requests);

@@ -50,7 +50,7 @@ pub const HEADER_BYTES: usize = 20;
 
 /// Transport of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TransportKind {
     /// Frames over TCP.
     Tcp,
     /// Libfabric over this provider.
@@ -83,7 +83,7 @@ impl Provider {
     }
 }
 
-impl Kind {
+impl TransportKind {
     const fn number(self) -> u8 {
         match self {
             Self::Tcp => 1,
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TransportKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp => f.write_str("tcp"),
@@ -112,7 +112,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for TransportKind {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
@@ -132,7 +132,7 @@ impl FromStr for Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The fabric it uses.
-    pub kind: Kind,
+    pub kind: TransportKind,
     /// Proof of the cluster key is sent, and expected.
     pub keyed: bool,
     /// Set if slices are sealed as well, with the key.
@@ -157,9 +157,9 @@ pub enum HelloError {
     #[error("uses fabric {theirs}, this is {ours}")]
     Fabric {
         /// The other's.
-        theirs: Kind,
+        theirs: TransportKind,
         /// Our own.
-        ours: Kind,
+        ours: TransportKind,
     },
     /// The other wants the cluster key, and we have none.
     #[error("wants the cluster key")]
@@ -245,7 +245,7 @@ impl Hello {
         if version != PROTOCOL_VERSION {
             return Err(HelloError::Version(version));
         }
-        let theirs = Kind::from_number(*kind).ok_or(HelloError::Stranger)?;
+        let theirs = TransportKind::from_number(*kind).ok_or(HelloError::Stranger)?;
         if *keyed > 4 {
             return Err(HelloError::Stranger);
         }
@@ -267,7 +267,7 @@ impl Hello {
 
 /// The header of a frame over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Header {
+pub enum FrameHeader {
     /// A message.
     Message {
         /// Length: 1 to [`MAX_MESSAGE_BYTES`], and the bytes that a seal adds.
@@ -289,7 +289,7 @@ pub enum Header {
 #[error("it sent bytes that mean nothing")]
 pub struct FrameError;
 
-impl Header {
+impl FrameHeader {
     /// Returns the length of the payload.
     #[must_use]
     pub const fn payload_bytes(self) -> u32 {
@@ -337,7 +337,7 @@ impl Header {
 mod tests {
     use super::*;
 
-    fn hello(kind: Kind) -> Hello {
+    fn hello(kind: TransportKind) -> Hello {
         Hello { kind, keyed: false, encrypt: false, array: None, blob: b"address".to_vec() }
     }
 
@@ -347,10 +347,10 @@ mod tests {
 
     #[test]
     fn fabrics_have_names() {
-        let ofi = |name| Kind::Ofi(Provider::named(name).unwrap());
+        let ofi = |name| TransportKind::Ofi(Provider::named(name).unwrap());
         let names = [
-            ("tcp", Kind::Tcp),
-            ("ofi", Kind::Ofi(Provider::default())),
+            ("tcp", TransportKind::Tcp),
+            ("ofi", TransportKind::Ofi(Provider::default())),
             ("ofi:shm", ofi("shm")),
             ("ofi:tcp;ofi_rxm", ofi("tcp;ofi_rxm")),
         ];
@@ -360,7 +360,7 @@ mod tests {
         }
         let long = format!("ofi:{}", "x".repeat(33));
         for name in ["", "TCP", "tcp:", "ofi:", "ofi:a\0b", long.as_str()] {
-            let error = name.parse::<Kind>().unwrap_err();
+            let error = name.parse::<TransportKind>().unwrap_err();
             let expected = format!("no fabric is called {name}; use tcp, ofi or ofi:PROVIDER");
             assert_eq!(error.to_string(), expected);
         }
@@ -370,14 +370,14 @@ mod tests {
 
     #[test]
     fn two_of_a_kind_understand_each_other() {
-        let ours = hello(Kind::Tcp);
+        let ours = hello(TransportKind::Tcp);
         assert_eq!(ours.check(&head(&ours)), Ok(7));
         assert_eq!(&ours.encode()[HELLO_BYTES..], b"address");
     }
 
     #[test]
     fn whoever_is_different_is_told_why() {
-        let ours = hello(Kind::Tcp);
+        let ours = hello(TransportKind::Tcp);
         let said = |head| Refusal::from(ours.check(&head).unwrap_err()).to_string();
         let stranger = "answers, but is not a braid node; check that it is a braid node";
         assert_eq!(said(*b"HTTP/1.1 400 Bad"), stranger);
@@ -390,10 +390,10 @@ mod tests {
         );
         assert_eq!(said(newer), expected);
         assert_eq!(
-            said(head(&hello(Kind::Ofi(Provider::default())))),
+            said(head(&hello(TransportKind::Ofi(Provider::default())))),
             "uses fabric ofi, this is tcp; use the same on both"
         );
-        let keyed = Hello { keyed: true, ..hello(Kind::Tcp) };
+        let keyed = Hello { keyed: true, ..hello(TransportKind::Tcp) };
         assert_eq!(said(head(&keyed)), "wants the cluster key; give its file with --key");
         let expected = "has no cluster key, this has one; start it with --key";
         let reason = keyed.check(&head(&ours)).unwrap_err();
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_key_of_one_array_is_said_before_all_else() {
-        let node = Hello { keyed: true, ..hello(Kind::Tcp) };
+        let node = Hello { keyed: true, ..hello(TransportKind::Tcp) };
         for encrypt in [false, true] {
             let client = Hello { encrypt, array: Some([7; 16]), ..node.clone() };
             let said = client.encode();
@@ -422,10 +422,10 @@ mod tests {
             }
             other[12..].copy_from_slice(&(16_u32 + 1024).to_le_bytes());
             assert_eq!(node.check(&other), Ok(16 + 1024));
-            assert_eq!(hello(Kind::Tcp).check(&head), Err(HelloError::Keyed));
+            assert_eq!(hello(TransportKind::Tcp).check(&head), Err(HelloError::Keyed));
         }
         // Without one nothing of it is said, and what comes after it is no longer.
-        let plain = hello(Kind::Tcp);
+        let plain = hello(TransportKind::Tcp);
         assert_eq!(Hello { array: Some([7; 16]), ..plain.clone() }.encode(), plain.encode());
         assert_eq!(Hello::rest(&head(&node), b"address"), Ok((None, &b"address"[..])));
         for keyed in 5..=255 {
@@ -437,27 +437,27 @@ mod tests {
 
     #[test]
     fn headers_come_back_and_nothing_else_does() {
-        let message = Header::Message { bytes: 8208 };
-        let put = Header::Put { bytes: 1 << 20, to: 0x1_2345_6789, imm: 0xdead_beef };
+        let message = FrameHeader::Message { bytes: 8208 };
+        let put = FrameHeader::Put { bytes: 1 << 20, to: 0x1_2345_6789, imm: 0xdead_beef };
         for header in [message, put] {
-            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            assert_eq!(FrameHeader::decode(&header.encode()), Ok(header));
             for at in 0..HEADER_BYTES {
                 for flip in 0..8 {
                     let mut bytes = header.encode();
                     bytes[at] ^= 1 << flip;
-                    if let Ok(other) = Header::decode(&bytes) {
+                    if let Ok(other) = FrameHeader::decode(&bytes) {
                         assert_eq!(other.encode(), bytes);
                     }
                 }
             }
         }
         let refused = [
-            Header::Message { bytes: 0 },
-            Header::Message { bytes: 8209 },
-            Header::Put { bytes: 0, to: 0, imm: 0 },
+            FrameHeader::Message { bytes: 0 },
+            FrameHeader::Message { bytes: 8209 },
+            FrameHeader::Put { bytes: 0, to: 0, imm: 0 },
         ];
         for header in refused {
-            assert_eq!(Header::decode(&header.encode()), Err(FrameError), "{header:?}");
+            assert_eq!(FrameHeader::decode(&header.encode()), Err(FrameError), "{header:?}");
         }
     }
 }

@@ -15,11 +15,11 @@ use braid_array::fabric::PeerId;
 use rustix::event::EventfdFlags;
 
 use crate::driver;
-use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError, Kind};
+use crate::fabric::frame::{HELLO_BYTES, Hello, HelloError, TransportKind};
 use crate::fabric::seal::{Seals, read_until};
 use crate::fabric::{Network, Protection};
 use crate::key::{Key, text_of_uuid};
-use crate::log::{Limit, Verdict};
+use crate::log::{LineLimit, Verdict};
 use crate::system::describe;
 
 /// Limit on connecting and exchanging hellos, up to the first message.
@@ -105,7 +105,7 @@ impl Greeter {
             fabric: kind.to_string(),
             authenticated: keyed,
             limited_to: self.greeting.hello.array.map(text_of_uuid),
-            messages_sealed: keyed && kind == Kind::Tcp,
+            messages_sealed: keyed && kind == TransportKind::Tcp,
             nodes,
             nodes_with_sealed_slices,
         }
@@ -196,7 +196,7 @@ impl Teller {
 #[derive(Debug)]
 struct Strangers {
     waiting: Mutex<VecDeque<Arc<TcpStream>>>,
-    turned_away: Mutex<Limit<()>>,
+    turned_away: Mutex<LineLimit<()>>,
 }
 
 impl Strangers {
@@ -238,7 +238,7 @@ impl Strangers {
 
 fn accept_all(listener: &TcpListener, greeting: &Greeting, tell: &Teller) {
     let waiting = Mutex::default();
-    let turned_away = Mutex::new(Limit::new());
+    let turned_away = Mutex::new(LineLimit::new());
     let strangers = Arc::new(Strangers { waiting, turned_away });
     loop {
         let (stream, from) = match listener.accept() {

@@ -14,8 +14,8 @@ use braid_array::fabric::FabricOp;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::arena::Place;
-use crate::driver::{Driver, Outgoing};
+use crate::arena::FabricMemory;
+use crate::driver::{Driver, OutgoingBytes};
 use crate::key::{Key, text_of_uuid};
 use crate::system::refused_by_system;
 use crate::token::{FabricToken, Token};
@@ -32,16 +32,16 @@ mod tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     /// Transport of data.
-    pub kind: frame::Kind,
+    pub kind: frame::TransportKind,
     /// Key that proves membership; clients may have the key of one array instead.
     pub key: Option<Key>,
     /// Seals slices as well. A connection seals them if either side asks for it.
     pub encrypt: bool,
 }
 
-impl From<frame::Kind> for Network {
+impl From<frame::TransportKind> for Network {
     /// Creates a network without a key.
-    fn from(kind: frame::Kind) -> Self {
+    fn from(kind: frame::TransportKind) -> Self {
         Self { kind, key: None, encrypt: false }
     }
 }
@@ -69,10 +69,10 @@ pub struct Protection {
 /// When there is none of this kind here, or the system is out of descriptors.
 pub(crate) fn new(
     network: Network,
-    place: Place,
+    place: FabricMemory,
     listener: Option<TcpListener>,
 ) -> Result<Box<dyn Fabric>, Refusal> {
-    if network.encrypt && (network.key.is_none() || network.kind != frame::Kind::Tcp) {
+    if network.encrypt && (network.key.is_none() || network.kind != frame::TransportKind::Tcp) {
         let reason = "slices are sealed with a cluster key and over tcp only";
         return Err(Refusal::new(reason, "give --key, and use fabric tcp"));
     }
@@ -83,16 +83,16 @@ pub(crate) fn new(
         return Err(Refusal::new(reason, "give nodes the cluster key"));
     }
     match network.kind {
-        frame::Kind::Tcp => {
+        frame::TransportKind::Tcp => {
             let fabric = tcp::Tcp::new(network, place, listener);
             Ok(Box::new(fabric.map_err(|error| refused_by_system(&error))?))
         }
         #[cfg(ofi)]
-        frame::Kind::Ofi(provider) => {
+        frame::TransportKind::Ofi(provider) => {
             Ok(Box::new(ofi::Ofi::new(network, place, listener, provider)?))
         }
         #[cfg(not(ofi))]
-        frame::Kind::Ofi(_) => Err(Refusal::new(
+        frame::TransportKind::Ofi(_) => Err(Refusal::new(
             "this braid was built without libfabric",
             "install libfabric-dev and build again, or use fabric tcp",
         )),
@@ -129,7 +129,7 @@ pub(crate) trait Fabric: Send {
         driver: &mut Driver<Token>,
         token: FabricToken,
         result: Result<u32, Errno>,
-        message: Option<Box<Outgoing>>,
+        message: Option<Box<OutgoingBytes>>,
     );
 
     /// The next thing for the machine: `Event::Fabric` or, for a put, `Event::Done`.

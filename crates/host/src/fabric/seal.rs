@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use braid_array::Refusal;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
-pub(crate) use super::slices::{Broken, SEAL_BYTES};
+pub(crate) use super::slices::{BrokenSlice, SEAL_BYTES};
 use super::slices::{SliceSeal, SliceSeals};
 use crate::key::Key;
 
@@ -51,9 +51,10 @@ impl Seal {
     }
 
     /// Opens the next message received.
-    pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+    pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, BrokenSlice> {
         let mut plain = vec![0; sealed.len()];
-        let read = self.keys.read_message(self.next, sealed, &mut plain).map_err(|_| Broken)?;
+        let read =
+            self.keys.read_message(self.next, sealed, &mut plain).map_err(|_| BrokenSlice)?;
         self.next += 1;
         plain.truncate(read);
         Ok(plain)
@@ -128,7 +129,7 @@ impl Seals {
         let mut seals = Self::of(proof, dialled, slices).map_err(wrong)?;
         let mut fresh = [0; SEAL_BYTES];
         hear(&mut fresh)?;
-        seals.into.open(&fresh).map_err(|Broken| other())?;
+        seals.into.open(&fresh).map_err(|BrokenSlice| other())?;
         Ok(seals)
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const SEAL_BYTES: usize = 16;
 
 /// Sealed with another key, or damaged.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct BrokenSlice;
 
 /// Label from which these keys are derived, so that no other keys are equal.
 const PURPOSE: &[u8] = b"braid slices AES-256-GCM";
@@ -66,11 +66,11 @@ impl SliceSeal {
         header: &[u8],
         slice: &mut [u8],
         tag: [u8; SEAL_BYTES],
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenSlice> {
         let nonce = self.nonce();
         let header = Aad::from(header);
         let opened = self.key.open_in_place_separate_tag(nonce, header, Tag::from(tag), slice, 0..);
-        opened.map(drop).map_err(|_| Broken)
+        opened.map(drop).map_err(|_| BrokenSlice)
     }
 }
 
@@ -93,14 +93,14 @@ mod tests {
             (slice, tag)
         };
         let (mut slice, tag) = fresh(&mut out);
-        assert_eq!(into.open(b"elsew", &mut slice, tag), Err(Broken));
+        assert_eq!(into.open(b"elsew", &mut slice, tag), Err(BrokenSlice));
         let (mut slice, tag) = fresh(&mut out);
         slice[99] ^= 1;
-        assert_eq!(into.open(b"there", &mut slice, tag), Err(Broken));
+        assert_eq!(into.open(b"there", &mut slice, tag), Err(BrokenSlice));
         let (slice, tag) = fresh(&mut out);
         assert_eq!(into.open(b"there", &mut slice.clone(), tag), Ok(()));
-        assert_eq!(into.open(b"there", &mut slice.clone(), tag), Err(Broken));
+        assert_eq!(into.open(b"there", &mut slice.clone(), tag), Err(BrokenSlice));
         let (mut slice, tag) = fresh(&mut SliceSeal::of(&[2; 32]));
-        assert_eq!(into.open(b"there", &mut slice, tag), Err(Broken));
+        assert_eq!(into.open(b"there", &mut slice, tag), Err(BrokenSlice));
     }
 }

@@ -21,24 +21,24 @@ pub(crate) enum Verdict {
 
 /// Counts lines by kind.
 #[derive(Debug)]
-pub(crate) struct Limit<K> {
-    kinds: BTreeMap<K, Window>,
+pub(crate) struct LineLimit<K> {
+    kinds: BTreeMap<K, CountWindow>,
 }
 
 #[derive(Debug)]
-struct Window {
+struct CountWindow {
     began: Instant,
     lines: u64,
 }
 
-impl<K: Ord> Limit<K> {
+impl<K: Ord> LineLimit<K> {
     pub(crate) const fn new() -> Self {
         Self { kinds: BTreeMap::new() }
     }
 
     /// Counts a line of a kind.
     pub(crate) fn count(&mut self, now: Instant, kind: K) -> Verdict {
-        let window = self.kinds.entry(kind).or_insert(Window { began: now, lines: 0 });
+        let window = self.kinds.entry(kind).or_insert(CountWindow { began: now, lines: 0 });
         window.lines += 1;
         match window.lines.cmp(&MAX_LINES) {
             std::cmp::Ordering::Less => Verdict::Write,
@@ -55,7 +55,7 @@ impl<K: Ord> Limit<K> {
     /// The kinds whose windows are over, each with the number of its lines that were left out.
     pub(crate) fn over(&mut self, now: Instant) -> Vec<(K, u64)> {
         let kinds = std::mem::take(&mut self.kinds);
-        let is_over = |(_, window): &(K, Window)| now >= window.began + WINDOW;
+        let is_over = |(_, window): &(K, CountWindow)| now >= window.began + WINDOW;
         let (over, open): (Vec<_>, Vec<_>) = kinds.into_iter().partition(is_over);
         self.kinds.extend(open);
         let left = over.into_iter().map(|(kind, w)| (kind, w.lines.saturating_sub(MAX_LINES)));
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn of_many_lines_of_a_kind_the_first_are_written_and_the_others_counted() {
         let begun = Instant::now();
-        let mut limit = Limit::new();
+        let mut limit = LineLimit::new();
         let written = (0..1000).filter(|_| limit.count(begun, "a") != Verdict::Leave).count();
         assert_eq!(written, 10);
         assert_eq!(limit.count(begun, "b"), Verdict::Write, "another kind has its own");

@@ -16,7 +16,7 @@ use crate::lock::LockedFile;
 use crate::sysfs::{ALL, Backing, BlockDevice, DEEPEST};
 
 /// A file or device, and the part of it that is a member's.
-pub(super) struct Place {
+pub(super) struct BackingPlace {
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
     pub(super) bytes: Range<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) below_loop: bool,
 }
 
-impl Place {
+impl BackingPlace {
     /// Returns whether both contain some of the same bytes.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.identity == other.identity
@@ -38,9 +38,9 @@ impl Place {
 
 /// Returns the member, the file or device below it, the one below that, and so on as far as is
 /// known.
-pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
+pub(super) fn places(member: &MemberFile) -> io::Result<Vec<BackingPlace>> {
     let start = member.start_bytes();
-    let mut places = vec![Place {
+    let mut places = vec![BackingPlace {
         path: member.path.clone(),
         identity: identity(&member.file)?,
         bytes: start..start + member.sectors * SECTOR_BYTES,
@@ -51,7 +51,7 @@ pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
     Ok(places)
 }
 
-fn descend(places: &mut Vec<Place>) {
+fn descend(places: &mut Vec<BackingPlace>) {
     while places.len() < DEEPEST
         && let Some(below) = places.last().and_then(below)
     {
@@ -65,17 +65,18 @@ pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = fs::canonicalize(MemberName::of(path).file) else { return Vec::new() };
     let Ok(metadata) = fs::metadata(&path) else { return Vec::new() };
     let identity = Identity::of(&metadata);
-    let mut places = vec![Place { path, identity, bytes: 0..1, whole: true, below_loop: false }];
+    let mut places =
+        vec![BackingPlace { path, identity, bytes: 0..1, whole: true, below_loop: false }];
     descend(&mut places);
     places.into_iter().map(|place| place.path).collect()
 }
 
 /// Returns the place below a place. `None` where there is none, or none that can be seen from here
 /// (the file of a loop device may be deleted, or in another mount namespace).
-fn below(place: &Place) -> Option<Place> {
+fn below(place: &BackingPlace) -> Option<BackingPlace> {
     let device = BlockDevice::of(place.identity.device_number()?)?;
     if let Some((disk, start)) = device.disk() {
-        return Some(Place {
+        return Some(BackingPlace {
             path: disk.path(),
             identity: Identity::of_device(disk.number),
             bytes: moved(&place.bytes, start)?,
@@ -84,7 +85,7 @@ fn below(place: &Place) -> Option<Place> {
         });
     }
     let backing = device.backing()?;
-    Some(Place {
+    Some(BackingPlace {
         identity: identity_of(&backing)?,
         bytes: moved(&place.bytes, backing.bytes.start)?,
         whole: place.whole && backing.bytes == ALL,

@@ -33,7 +33,7 @@ impl OpenError {
         Self { readable: true, ..Self::new(path, reason, next) }
     }
 
-    pub(super) fn in_use(path: &Path, user: &in_use::User) -> Self {
+    pub(super) fn in_use(path: &Path, user: &in_use::MemberUser) -> Self {
         Self::new(path, user.to_string(), user.next())
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use braid_array::SECTOR_BYTES;
 
 use super::open::memory;
-use super::overlay::{BLOCK_BYTES, Header, Overlay};
+use super::overlay::{BLOCK_BYTES, Overlay, OverlayHeader};
 use super::probe;
 
 /// Decodes bytes as an overlay behind its header, or behind a header with a wrong bit; then writes
@@ -19,7 +19,7 @@ pub fn fuzz_overlay(bytes: &[u8]) {
     const SECTORS: u64 = 4096;
     let Some(([kind, at], rest)) = bytes.split_first_chunk::<2>() else { return };
     let member = memory("/member".into(), SECTORS * SECTOR_BYTES).expect("memory");
-    let mut header = Header::of(SECTORS, &probe(&member)).encode();
+    let mut header = OverlayHeader::of(SECTORS, &probe(&member)).encode();
     if kind.is_multiple_of(4) {
         header[usize::from(*at)] ^= kind | 1;
     }

@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, major, makedev, minor};
 use rustix::io::Errno;
 
-use super::below::{self, Place};
+use super::below::{self, BackingPlace};
 use super::identity::Identity;
-use crate::sysfs::{ALL, Backing, BlockDevice, DEEPEST, Loop, Upon, Way, loops, upon};
-use crate::users::{self, Mounted, Mounts};
+use crate::sysfs::{ALL, Backing, BlockDevice, DEEPEST, Layering, LoopDevice, Upon, loops, upon};
+use crate::users::{self, MountLine, Mounts};
 
 /// A user of a file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct User {
-    how: How,
+pub(super) struct MemberUser {
+    how: HowUsed,
     /// The device by which it is used, where that is another one.
     through: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum How {
+enum HowUsed {
     Mounted(PathBuf),
     Swap,
     Held(PathBuf),
@@ -37,24 +37,24 @@ enum How {
     Claimed,
 }
 
-impl User {
+impl MemberUser {
     /// Returns the next step for the user.
     pub(super) const fn next(&self) -> &'static str {
         match self.how {
-            How::Mounted(_) => "unmount it first",
-            How::Swap => "turn it off with swapoff first",
-            How::Held(_) | How::Claimed => "stop what uses it, see lsblk",
+            HowUsed::Mounted(_) => "unmount it first",
+            HowUsed::Swap => "turn it off with swapoff first",
+            HowUsed::Held(_) | HowUsed::Claimed => "stop what uses it, see lsblk",
         }
     }
 }
 
-impl fmt::Display for User {
+impl fmt::Display for MemberUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.how {
-            How::Mounted(on) => write!(f, "is mounted on {}", on.display())?,
-            How::Swap => f.write_str("is in use as swap space")?,
-            How::Held(by) => write!(f, "is held by {}", by.display())?,
-            How::Claimed => f.write_str("is in use by the kernel")?,
+            HowUsed::Mounted(on) => write!(f, "is mounted on {}", on.display())?,
+            HowUsed::Swap => f.write_str("is in use as swap space")?,
+            HowUsed::Held(by) => write!(f, "is held by {}", by.display())?,
+            HowUsed::Claimed => f.write_str("is in use by the kernel")?,
         }
         match &self.through {
             Some(device) => write!(f, " through {}", device.display()),
@@ -64,16 +64,16 @@ impl fmt::Display for User {
 }
 
 /// Returns the user of a file or device, as far as can be seen.
-pub(super) fn user(identity: Identity) -> Option<User> {
+pub(super) fn user(identity: Identity) -> Option<MemberUser> {
     System::look().user(identity, &ALL, &[], 0)
 }
 
 /// Returns the user of a member's bytes through devices other than those below the member.
-pub(super) fn other_user(places: &[Place]) -> Option<User> {
+pub(super) fn other_user(places: &[BackingPlace]) -> Option<MemberUser> {
     let own: Vec<Identity> = places.iter().map(|place| place.identity).collect();
     let system = System::look();
     places.iter().find_map(|place| {
-        let direct = system.direct(place.identity).map(|how| User { how, through: None });
+        let direct = system.direct(place.identity).map(|how| MemberUser { how, through: None });
         direct.or_else(|| system.above(place.identity, None, &place.bytes, &own, 0))
     })
 }
@@ -83,7 +83,7 @@ pub(super) fn other_user(places: &[Place]) -> Option<User> {
 struct System {
     mounts: Mounts,
     swaps: Vec<Identity>,
-    loops: Vec<Loop>,
+    loops: Vec<LoopDevice>,
 }
 
 impl System {
@@ -96,19 +96,19 @@ impl System {
     }
 
     /// Returns the direct user of it, not through another device.
-    fn direct(&self, identity: Identity) -> Option<How> {
+    fn direct(&self, identity: Identity) -> Option<HowUsed> {
         let number = identity.device_number().map(|number| (major(number), minor(number)));
         // Of some file systems only the source tells the device: btrfs numbers itself.
-        let is_source = |mount: &Mounted| {
+        let is_source = |mount: &MountLine| {
             mount.source.starts_with("/dev") && identity_of(&mount.source) == Some(identity)
         };
-        let mounted = |mount: &&Mounted| {
+        let mounted = |mount: &&MountLine| {
             number.is_some_and(|number| mount.device == number || is_source(mount))
         };
         if let Some(mount) = self.mounts.iter().find(mounted) {
-            return Some(How::Mounted(mount.at.clone()));
+            return Some(HowUsed::Mounted(mount.at.clone()));
         }
-        self.swaps.contains(&identity).then_some(How::Swap)
+        self.swaps.contains(&identity).then_some(HowUsed::Swap)
     }
 
     /// Returns the user of these bytes of it, direct or through devices on top.
@@ -118,9 +118,9 @@ impl System {
         bytes: &Range<u64>,
         own: &[Identity],
         depth: usize,
-    ) -> Option<User> {
+    ) -> Option<MemberUser> {
         if let Some(how) = self.direct(identity) {
-            return Some(User { how, through: None });
+            return Some(MemberUser { how, through: None });
         }
         if depth >= DEEPEST {
             return None;
@@ -138,21 +138,21 @@ impl System {
         bytes: &Range<u64>,
         own: &[Identity],
         depth: usize,
-    ) -> Option<User> {
-        let shows_it = |one: &Loop| {
+    ) -> Option<MemberUser> {
+        let shows_it = |one: &LoopDevice| {
             !own.contains(&Identity::of_device(one.number)) && self.shows(&one.backing, identity)
         };
         upon(device, bytes, &self.loops, shows_it).find_map(|Upon { way, device, bytes }| {
             let path = device.path();
             let on_it = Identity::of_device(device.number);
             if let Some(user) = self.user(on_it, &bytes, own, depth + 1) {
-                return Some(User { through: user.through.or(Some(path)), ..user });
+                return Some(MemberUser { through: user.through.or(Some(path)), ..user });
             }
             match way {
-                Way::Partition => None,
-                Way::Holder => Some(User { how: How::Held(path), through: None }),
-                Way::Loop => {
-                    let claimed = User { how: How::Claimed, through: Some(path) };
+                Layering::Partition => None,
+                Layering::Holder => Some(MemberUser { how: HowUsed::Held(path), through: None }),
+                Layering::Loop => {
+                    let claimed = MemberUser { how: HowUsed::Claimed, through: Some(path) };
                     is_claimed(&device, &bytes).then_some(claimed)
                 }
             }
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn users_are_told_with_what_lies_between() {
         let through = Some(PathBuf::from("/dev/loop1"));
-        let user = User { how: How::Mounted("/mnt".into()), through };
+        let user = MemberUser { how: HowUsed::Mounted("/mnt".into()), through };
         assert_eq!(user.to_string(), "is mounted on /mnt through /dev/loop1");
-        let user = User { how: How::Held("/dev/md0".into()), through: None };
+        let user = MemberUser { how: HowUsed::Held("/dev/md0".into()), through: None };
         assert_eq!(user.to_string(), "is held by /dev/md0");
     }
 }

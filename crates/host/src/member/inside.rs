@@ -7,7 +7,7 @@ use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_rescue::partitions::Partition;
 
 use super::look::partitions;
-use super::{MemberFile, MemberName, Part, peek, probe};
+use super::{DevicePart, MemberFile, MemberName, peek, probe};
 use crate::sysfs::{BlockDevice, Upon};
 
 /// Usual starts of partitions, in sectors, by old tools and by new ones.
@@ -53,7 +53,7 @@ pub fn inside(name: &Path) -> Vec<PathBuf> {
 /// A member that begins where a partition usually does.
 fn former_partition(name: &Path) -> Option<PathBuf> {
     let begins = |start: u64| {
-        let part = Some(Part::Bytes { offset: start * SECTOR_BYTES, size: None });
+        let part = Some(DevicePart::Bytes { offset: start * SECTOR_BYTES, size: None });
         let name = MemberName { file: name.to_owned(), part }.name();
         let superblock = probe(&peek(&name).ok()?).superblock.ok()?;
         // What lies by the end of the disk may be of anything.
@@ -63,7 +63,7 @@ fn former_partition(name: &Path) -> Option<PathBuf> {
 }
 
 fn part(name: &Path, partition: &Partition) -> PathBuf {
-    let part = Some(Part::Partition(partition.number));
+    let part = Some(DevicePart::Partition(partition.number));
     MemberName { file: name.to_owned(), part }.name()
 }
 

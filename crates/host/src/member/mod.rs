@@ -37,7 +37,7 @@ pub(crate) use identity::identity_at;
 pub use identity::{Identity, identity};
 pub use inside::inside;
 pub use look::{as_image, partitions, what_it_is};
-pub use name::{MemberName, Part};
+pub use name::{DevicePart, MemberName};
 pub(crate) use open::memory_file;
 pub use open::{Mode, check_distinct, locked_by, memory, open, peek, peek_through};
 pub(crate) use overlay::{Dirty, Overlay, Run};

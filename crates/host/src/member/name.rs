@@ -16,12 +16,12 @@ pub struct MemberName {
     /// The file or device.
     pub file: PathBuf,
     /// Part of the file or device; without, all of it.
-    pub part: Option<Part>,
+    pub part: Option<DevicePart>,
 }
 
 /// A part of a file or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DevicePart {
     /// The partition with this number, as Linux counts: from 1, logical ones from 5.
     Partition(u32),
     /// Bytes.
@@ -71,21 +71,21 @@ impl MemberName {
 }
 
 /// `#N`, `@OFFSET` or `@OFFSET+SIZE`.
-fn part(text: &str) -> Option<Part> {
+fn part(text: &str) -> Option<DevicePart> {
     if let Some(number) = text.strip_prefix('#') {
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.then(|| number.parse().ok()).flatten()?;
-        return (number > 0).then_some(Part::Partition(number));
+        return (number > 0).then_some(DevicePart::Partition(number));
     }
     let range = text.strip_prefix('@')?;
     let (offset, size) = match range.split_once('+') {
         Some((offset, size)) => (offset, Some(size::parse(size).ok()?)),
         None => (range, None),
     };
-    Some(Part::Bytes { offset: size::parse(offset).ok()?, size })
+    Some(DevicePart::Bytes { offset: size::parse(offset).ok()?, size })
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for DevicePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Partition(number) => write!(f, "#{number}"),
@@ -101,16 +101,16 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    fn named(file: &str, part: Option<Part>) -> MemberName {
+    fn named(file: &str, part: Option<DevicePart>) -> MemberName {
         MemberName { file: file.into(), part }
     }
 
     #[test]
     fn parts_are_told_from_files_of_such_a_name() {
         let of = |name: &str| MemberName::of(Path::new(name));
-        let bytes = |offset, size| Some(Part::Bytes { offset, size });
-        assert_eq!(of("d.img#3"), named("d.img", Some(Part::Partition(3))));
-        assert_eq!(of("d@home#12"), named("d@home", Some(Part::Partition(12))));
+        let bytes = |offset, size| Some(DevicePart::Bytes { offset, size });
+        assert_eq!(of("d.img#3"), named("d.img", Some(DevicePart::Partition(3))));
+        assert_eq!(of("d@home#12"), named("d@home", Some(DevicePart::Partition(12))));
         assert_eq!(of("d.img@1M"), named("d.img", bytes(1 << 20, None)));
         assert_eq!(of("d.img@1M+4K"), named("d.img", bytes(1 << 20, Some(4096))));
         for whole in ["d.img", "d#", "d#x", "d#0", "d#+1", "#3", "@4K", "d@", "d@4K+", "d@home"] {

@@ -12,14 +12,14 @@ use braid_array::refusal::Next;
 use rustix::fs::{AtFlags, MemfdFlags, OFlags, SealFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::backend::{self, Disk};
-use super::below::{Place, lock_all, places};
+use super::backend::{self, BackendDisk};
+use super::below::{BackingPlace, lock_all, places};
 use super::error::OpenError;
 use super::identity::identity;
 use super::look::partitions;
-use super::patience::Patience;
+use super::patience::LockWait;
 use super::probe::probe;
-use super::{AlignedBytes, MemberFile, MemberName, Overlay, Part, in_use};
+use super::{AlignedBytes, DevicePart, MemberFile, MemberName, Overlay, in_use};
 use crate::handover::{self, What};
 use crate::lock::LockedFile;
 use crate::served_array::ServedArray;
@@ -79,7 +79,7 @@ pub fn open(path: &Path, mode: Mode<'_>, exclusive: bool) -> Result<MemberFile, 
 /// Locks a file. A lock may belong to a dead process or to udev, which give no notice of its end,
 /// so locking is tried again for a while.
 fn lock(file: &LockedFile, exclusive: bool) -> rustix::io::Result<()> {
-    let mut patience = Patience::new(Instant::now());
+    let mut patience = LockWait::new(Instant::now());
     loop {
         let locked = file.lock(exclusive);
         if locked != Err(Errno::WOULDBLOCK) {
@@ -208,13 +208,13 @@ fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile,
     }
     // Looked at before it is opened: opening a FIFO or a tape has effects.
     let kind = check_kind(path, &std::fs::metadata(&name).map_err(fail)?)?;
-    if part.is_some() && mode == Mode::ReadWrite && kind == Kind::BlockDevice {
+    if part.is_some() && mode == Mode::ReadWrite && kind == OpenedKind::BlockDevice {
         let next = "name the device of the partition, or make a loop device of it";
         return Err(OpenError::read_only(path, "a part of a device is for reading", next));
     }
     let mut flags = OFlags::empty();
     // Of a part the kernel knows nothing.
-    if claim && kind == Kind::BlockDevice && part.is_none() {
+    if claim && kind == OpenedKind::BlockDevice && part.is_none() {
         flags |= OFlags::EXCL;
     }
     let inherited = if claim { inherited(path).map_err(fail)? } else { None };
@@ -226,13 +226,16 @@ fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile,
     if check_kind(path, &file.metadata().map_err(fail)?)? != kind {
         return Err(OpenError::new(path, "was replaced while it was opened", "try again"));
     }
-    if mode == Mode::ReadWrite && kind == Kind::BlockDevice && is_read_only(&file).map_err(fail)? {
+    if mode == Mode::ReadWrite
+        && kind == OpenedKind::BlockDevice
+        && is_read_only(&file).map_err(fail)?
+    {
         let next = "make it writable with blockdev --setrw";
         return Err(OpenError::read_only(path, "is a read-only device", next));
     }
     let bytes = size_bytes(&file, kind).map_err(fail)?;
     // A description of an image may be shorter than a sector.
-    if kind == Kind::File
+    if kind == OpenedKind::File
         && let Some(disk) = disk_in(&name, &file, bytes)?
     {
         return of_disk(path, file, disk, mode);
@@ -244,7 +247,7 @@ fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile,
         };
         return Err(OpenError::new(path, reason, "name a member with room for data"));
     }
-    let block_device = kind == Kind::BlockDevice;
+    let block_device = kind == OpenedKind::BlockDevice;
     let part = part.map(|part| range_of(path, &name, part, bytes)).transpose()?;
     let size = part.as_ref().map_or(bytes, |part| part.end - part.start);
     let absolute = std::path::absolute(path).map_err(fail)?;
@@ -255,7 +258,12 @@ fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile,
 }
 
 /// A member that is read through a backend, for which the file stands: all of the disk, or a part.
-fn of_disk(path: &Path, file: File, disk: Disk, mode: Mode<'_>) -> Result<MemberFile, OpenError> {
+fn of_disk(
+    path: &Path,
+    file: File,
+    disk: BackendDisk,
+    mode: Mode<'_>,
+) -> Result<MemberFile, OpenError> {
     if mode == Mode::ReadWrite {
         let next = "have what is changed kept beside it: --overlay DIR";
         return Err(OpenError::read_only(path, "is for reading", next));
@@ -277,8 +285,8 @@ fn of_disk(path: &Path, file: File, disk: Disk, mode: Mode<'_>) -> Result<Member
 /// Returns the disk that a file is an image of, if that is of another kind than raw. A raw member
 /// may begin like an image, when one was put on the array; so a file with a superblock counts as
 /// raw.
-fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<Disk>, OpenError> {
-    let Some(kind) = backend::Kind::of(file) else { return Ok(None) };
+fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<BackendDisk>, OpenError> {
+    let Some(kind) = backend::ImageKind::of(file) else { return Ok(None) };
     let raw = File::open(path).map_err(|error| OpenError::from_io(path, &error))?;
     let raw = MemberFile::plain(raw, path.to_owned(), bytes);
     if probe(&raw).superblock.is_ok() {
@@ -288,10 +296,15 @@ fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<Disk>, OpenErr
 }
 
 /// The bytes of a part of a file or device of so many.
-fn range_of(path: &Path, disk: &Path, part: Part, bytes: u64) -> Result<Range<u64>, OpenError> {
+fn range_of(
+    path: &Path,
+    disk: &Path,
+    part: DevicePart,
+    bytes: u64,
+) -> Result<Range<u64>, OpenError> {
     let (start, size) = match part {
-        Part::Partition(number) => partition(path, disk, number)?,
-        Part::Bytes { offset, size } => (offset, size),
+        DevicePart::Partition(number) => partition(path, disk, number)?,
+        DevicePart::Bytes { offset, size } => (offset, size),
     };
     if !start.is_multiple_of(SECTOR_BYTES) {
         let reason = format!("begins at {start}, in the middle of a sector");
@@ -324,17 +337,17 @@ fn partition(path: &Path, disk: &Path, number: u32) -> Result<(u64, Option<u64>)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OpenedKind {
     File,
     BlockDevice,
 }
 
-fn check_kind(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
+fn check_kind(path: &Path, metadata: &Metadata) -> Result<OpenedKind, OpenError> {
     let kind = metadata.file_type();
     if kind.is_file() {
-        Ok(Kind::File)
+        Ok(OpenedKind::File)
     } else if kind.is_block_device() {
-        Ok(Kind::BlockDevice)
+        Ok(OpenedKind::BlockDevice)
     } else {
         let what = if kind.is_dir() { "is a directory" } else { "is no file and no block device" };
         Err(OpenError::new(path, what, "name a regular file or a block device"))
@@ -376,11 +389,11 @@ fn is_read_only(file: &File) -> io::Result<bool> {
     Ok(device.is_some_and(|device| device.is_read_only()))
 }
 
-fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {
+fn size_bytes(file: &File, kind: OpenedKind) -> io::Result<u64> {
     match kind {
-        Kind::File => Ok(file.metadata()?.len()),
+        OpenedKind::File => Ok(file.metadata()?.len()),
         // The same number as BLKGETSIZE64.
-        Kind::BlockDevice => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
+        OpenedKind::BlockDevice => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
     }
 }
 
@@ -456,7 +469,7 @@ fn same_file(a: &File, b: &File) -> bool {
 pub fn check_distinct<'a>(
     members: impl IntoIterator<Item = &'a MemberFile>,
 ) -> Result<(), OpenError> {
-    let mut seen: Vec<Vec<Place>> = Vec::new();
+    let mut seen: Vec<Vec<BackingPlace>> = Vec::new();
     for member in members {
         let places = places(member).map_err(|error| OpenError::from_io(&member.path, &error))?;
         if let Some(reason) = seen.iter().find_map(|other| shared(&places, other)) {
@@ -469,7 +482,7 @@ pub fn check_distinct<'a>(
 
 /// Describes the way in which a member shares bytes with another, if it does. The last place of
 /// each is the lowest one.
-fn shared(member: &[Place], other: &[Place]) -> Option<String> {
+fn shared(member: &[BackingPlace], other: &[BackingPlace]) -> Option<String> {
     let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
     let this = member.first()?;
     let that = other.first()?;
@@ -477,7 +490,7 @@ fn shared(member: &[Place], other: &[Place]) -> Option<String> {
     Some(if this.path == that.path {
         "was named twice".to_owned()
     } else if this.identity == that.identity {
-        let real = |place: &Place| std::fs::canonicalize(&place.path).ok();
+        let real = |place: &BackingPlace| std::fs::canonicalize(&place.path).ok();
         match real(this).filter(|path| real(that).as_ref() == Some(path)) {
             Some(path) if path != this.path && path != that.path => {
                 format!("is the same device as {name}, both are {}", path.display())

@@ -1,7 +1,7 @@
 //! Changes to a member that are kept in a file beside it, while the member stays as it is.
 //!
 //! The sparse file, in little-endian, begins with a block of 4096 bytes that identifies the member
-//! ([`Header`]); then comes a bit for each sector of the member, set where it was changed, in
+//! ([`OverlayHeader`]); then comes a bit for each sector of the member, set where it was changed, in
 //! blocks of 4096 bytes; then the changed sectors, each at its place in a file like the member. The
 //! bits of written sectors are set in the file only after the sectors are durable there. So after a
 //! crash a sector has its flushed content, or that of the member.
@@ -65,7 +65,7 @@ impl Dirty {
 
 /// Identity of the member to which the changes belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct OverlayHeader {
     sectors: u64,
     /// UUID of the set in the member's superblock, zero without one. `device` is the UUID of the
     /// device (its number with metadata 0.90), and `events` the event count.
@@ -108,7 +108,7 @@ impl Overlay {
             error => failed(error.into()),
         })?;
         if file.metadata().map_err(failed)?.len() == 0 {
-            let wanted = Header::of(member.sectors, &probe(member));
+            let wanted = OverlayHeader::of(member.sectors, &probe(member));
             wanted.write(&file, data_of(member)).map_err(failed)?;
             // What is flushed into it later is of use only where it is found.
             sync_dir_of(&path).map_err(failed)?;
@@ -138,7 +138,7 @@ impl Overlay {
     ) -> Result<Self, OpenError> {
         let failed = |error: io::Error| failed(path, &error);
         let data = data_of(member);
-        Header::of(member.sectors, &probe(member)).check(&file, path, &failed)?;
+        OverlayHeader::of(member.sectors, &probe(member)).check(&file, path, &failed)?;
         let map = Mutex::new(read_map(&file, data).map_err(failed)?);
         Ok(Self { dir: dir.to_owned(), file: Arc::new(file), data, map })
     }
@@ -260,7 +260,7 @@ impl Page {
     }
 }
 
-impl Header {
+impl OverlayHeader {
     pub(super) fn of(sectors: u64, found: &Candidate) -> Self {
         let none = Self { sectors, set: [0; 16], device: [0; 16], events: 0 };
         let Ok(superblock) = &found.superblock else { return none };

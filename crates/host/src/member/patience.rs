@@ -16,14 +16,14 @@ const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
 
 /// A wait for a lock.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct LockWait {
     began: Instant,
     /// Time since which no holder was seen. However long udev had the lock, the wait begins anew,
     /// as it may have gone at that moment.
     nobody_since: Option<Instant>,
 }
 
-impl Patience {
+impl LockWait {
     pub(super) const fn new(began: Instant) -> Self {
         Self { began, nobody_since: None }
     }
@@ -54,7 +54,7 @@ mod tests {
     fn who_has_gone_after_udev_was_waited_for_is_not_waited_for_in_vain() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut patience = Patience::new(began);
+        let mut patience = LockWait::new(began);
         assert!(!patience.is_over(at(0), &called(UDEV[0])));
         assert!(!patience.is_over(at(10), &called(UDEV[1])));
         // It is gone, and the lock free.
@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn others_are_not_waited_for_and_udev_not_for_ever() {
         let began = Instant::now();
-        assert!(Patience::new(began).is_over(began, &called("braid")));
+        assert!(LockWait::new(began).is_over(began, &called("braid")));
         let late = began + UDEV_LOOKS + Duration::from_secs(1);
-        assert!(Patience::new(began).is_over(late, &called(UDEV[0])));
+        assert!(LockWait::new(began).is_over(late, &called(UDEV[0])));
     }
 }

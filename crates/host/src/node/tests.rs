@@ -8,7 +8,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume, VolumeOp};
 use braid_array::{Action, Buf, Instant, IoId, IoOp};
 
 use super::*;
-use crate::fabric::frame::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind};
+use crate::fabric::frame::{FrameHeader, HEADER_BYTES, HELLO_BYTES, Hello, TransportKind};
 use crate::remote::Remote;
 
 /// Keeps one volume: a put is stored at the sector its number tells, and put back.
@@ -92,25 +92,31 @@ fn keeper(scratch: Scratch, _id: u64) -> Box<dyn Machine + Send> {
 
 fn setup(storage: Storage) -> NodeSetup {
     let listen = "127.0.0.1:0".to_owned();
-    NodeSetup { listen, storage, witness: false, ring_bytes: 1 << 20, network: Kind::Tcp.into() }
+    NodeSetup {
+        listen,
+        storage,
+        witness: false,
+        ring_bytes: 1 << 20,
+        network: TransportKind::Tcp.into(),
+    }
 }
 
-fn frame(stream: &mut TcpStream) -> (Header, Vec<u8>) {
+fn frame(stream: &mut TcpStream) -> (FrameHeader, Vec<u8>) {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).unwrap();
-    let header = Header::decode(&header).unwrap();
+    let header = FrameHeader::decode(&header).unwrap();
     let mut payload = vec![0; header.payload_bytes() as usize];
     stream.read_exact(&mut payload).unwrap();
     (header, payload)
 }
 
-fn say(stream: &mut TcpStream, header: Header, payload: &[u8]) {
+fn say(stream: &mut TcpStream, header: FrameHeader, payload: &[u8]) {
     stream.write_all(&header.encode()).unwrap();
     stream.write_all(payload).unwrap();
 }
 
 fn call(stream: &mut TcpStream, text: &[u8]) -> String {
-    say(stream, Header::Message { bytes: text.len() as u32 }, text);
+    say(stream, FrameHeader::Message { bytes: text.len() as u32 }, text);
     String::from_utf8(frame(stream).1).unwrap()
 }
 
@@ -123,8 +129,14 @@ fn what_is_put_is_stored_and_the_last_word_arrives() {
     let mut stream = TcpStream::connect(node.address()).unwrap();
     stream
         .write_all(
-            &Hello { kind: Kind::Tcp, keyed: false, encrypt: false, array: None, blob: Vec::new() }
-                .encode(),
+            &Hello {
+                kind: TransportKind::Tcp,
+                keyed: false,
+                encrypt: false,
+                array: None,
+                blob: Vec::new(),
+            }
+            .encode(),
         )
         .unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -132,9 +144,9 @@ fn what_is_put_is_stored_and_the_last_word_arrives() {
     assert!(call(&mut stream, b"../evil").starts_with("not a name for a volume"));
     assert_eq!(call(&mut stream, b"precious"), "made");
     let content: Vec<u8> = (0..BLOCK).map(|i| (i * 7 % 251) as u8).collect();
-    say(&mut stream, Header::Put { bytes: BLOCK, to: 0, imm: 16 }, &content);
+    say(&mut stream, FrameHeader::Put { bytes: BLOCK, to: 0, imm: 16 }, &content);
     let (header, payload) = frame(&mut stream);
-    assert_eq!(header, Header::Put { bytes: BLOCK, to: 77, imm: 5 });
+    assert_eq!(header, FrameHeader::Put { bytes: BLOCK, to: 77, imm: 5 });
     assert!(payload == content);
 
     // The machine is stopped, says its last word, and only then the connection ends.
@@ -198,7 +210,7 @@ fn the_real_node_keeps_volumes_for_commands() {
     for (storage, lasts) in [(on_disk, true), (Storage::Memory, false)] {
         let setup = NodeSetup { ring_bytes: 16 << 20, ..setup(storage) };
         let node = RunningNode::start(&setup).unwrap();
-        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
+        let mut remote = Remote::connect(&node.address().to_string(), TransportKind::Tcp).unwrap();
         remote.create_volume("v", 1 << 20).unwrap();
         remote.write(8, vec![7; 4096]).unwrap();
         assert_eq!(remote.read(8, 4096).unwrap(), [7; 4096]);
@@ -206,10 +218,11 @@ fn the_real_node_keeps_volumes_for_commands() {
         drop(remote);
         node.stop().unwrap();
         let node = RunningNode::start(&setup).unwrap();
-        let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
+        let mut remote = Remote::connect(&node.address().to_string(), TransportKind::Tcp).unwrap();
         assert_eq!(remote.has_volume("v").unwrap(), lasts);
         if lasts {
-            let mut remote = Remote::connect(&node.address().to_string(), Kind::Tcp).unwrap();
+            let mut remote =
+                Remote::connect(&node.address().to_string(), TransportKind::Tcp).unwrap();
             assert_eq!(remote.open_volume("v", true).unwrap(), 1 << 20);
             assert_eq!(remote.read(8, 4096).unwrap(), [7; 4096]);
         }

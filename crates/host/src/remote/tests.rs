@@ -7,11 +7,11 @@ use braid_cluster::ids::{Epoch, Generation, NodeId, Position};
 use braid_cluster::wire::PROTOCOL_VERSION;
 
 use super::*;
-use crate::fabric::frame::{HEADER_BYTES, Header, Hello, Kind};
+use crate::fabric::frame::{FrameHeader, HEADER_BYTES, Hello, TransportKind};
 use crate::testing::deaf_address;
 
 fn connect(address: &str) -> Result<Remote, RemoteError> {
-    Remote::connect(address, Kind::Tcp)
+    Remote::connect(address, TransportKind::Tcp)
 }
 
 /// Listens, and serves the first connection.
@@ -25,19 +25,19 @@ fn server<T: Send + 'static>(
 }
 
 fn hello() -> Hello {
-    Hello { kind: Kind::Tcp, keyed: false, encrypt: false, array: None, blob: Vec::new() }
+    Hello { kind: TransportKind::Tcp, keyed: false, encrypt: false, array: None, blob: Vec::new() }
 }
 
 fn send(stream: &mut TcpStream, message: &Message) {
     let bytes = message.encode(Epoch::BEFORE_ANY);
-    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
+    stream.write_all(&FrameHeader::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
     stream.write_all(&bytes).unwrap();
 }
 
 fn receive(stream: &mut TcpStream) -> Option<(Epoch, Message)> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head).ok()?;
-    let mut bytes = vec![0; Header::decode(&head).unwrap().payload_bytes() as usize];
+    let mut bytes = vec![0; FrameHeader::decode(&head).unwrap().payload_bytes() as usize];
     stream.read_exact(&mut bytes).unwrap();
     Some(Message::decode(&bytes).unwrap())
 }

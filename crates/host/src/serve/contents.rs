@@ -31,7 +31,7 @@ pub(super) struct ServedPart {
 }
 
 /// A part, and the range by which exports reach it: of the array, or behind it.
-pub(super) type Shown = (String, Range<u64>);
+pub(super) type ShownPart = (String, Range<u64>);
 
 impl ServedPart {
     /// Creates the part that consists of these pieces, at least one.
@@ -51,7 +51,7 @@ pub(super) fn shown(
     parts: &[ServedPart],
     size_bytes: u64,
     scattered: &ScatteredRanges,
-) -> Vec<Shown> {
+) -> Vec<ShownPart> {
     let is_cut = |part: &&ServedPart| !part.more.is_empty();
     let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
     let starts = scattered::starts(size_bytes, cut.iter().map(Vec::as_slice));
@@ -72,7 +72,7 @@ pub(super) fn shown(
 pub(super) fn look(name: &str, submissions: &SubmissionQueue, facts: Facts) -> Vec<ServedPart> {
     let block_bytes = u64::from(facts.block_bytes);
     let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;
-    let mut array = Served { submissions: submissions.clone(), size_bytes, block_bytes };
+    let mut array = ServedContent { submissions: submissions.clone(), size_bytes, block_bytes };
     let (done, looked) = mpsc::channel();
     let called = name.to_owned();
     let look = move || {
@@ -108,13 +108,13 @@ fn parts(found: &[Content], block_bytes: u64) -> Vec<ServedPart> {
 }
 
 /// The array's content.
-struct Served {
+struct ServedContent {
     submissions: SubmissionQueue,
     size_bytes: u64,
     block_bytes: u64,
 }
 
-impl Image for Served {
+impl Image for ServedContent {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
     }

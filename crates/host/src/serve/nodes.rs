@@ -6,7 +6,7 @@ use braid_array::status::{ArrayState, Status};
 use braid_array::{MemberId, Refusal};
 use braid_cluster::ClientConfig;
 
-use crate::control::{News, StopRequest, Told};
+use crate::control::{News, StopAnswer, StopRequest};
 use crate::fabric::Network;
 use crate::submission::{Message, SubmissionQueue};
 
@@ -23,7 +23,7 @@ pub(super) struct Nodes {
 pub(super) struct NotSetUp {
     pub(super) why: Refusal,
     /// Answer to a stop that was asked for meanwhile.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<StopAnswer>,
 }
 
 impl From<Refusal> for NotSetUp {

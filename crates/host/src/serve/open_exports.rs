@@ -10,8 +10,8 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use super::contents::{self, ServedPart};
 use super::listening::{Enter, listen_on, not_there};
 use super::part::Extent;
-use super::sockets::{Disk, Sockets};
-use super::{ExportSpec, Facts, Place};
+use super::sockets::{SocketDisk, Sockets};
+use super::{ExportPlace, ExportSpec, Facts};
 use crate::control::{Shown, SocketFile};
 use crate::engine::exports::ExportQueue;
 use crate::engine::scattered::ScatteredRanges;
@@ -27,10 +27,10 @@ const PARTS: &str = ".parts";
 
 /// An export that stands.
 #[derive(Debug)]
-struct Open {
+struct OpenExport {
     spec: ExportSpec,
     /// Place with chosen values: a port, a number.
-    place: Place,
+    place: ExportPlace,
     extent: Extent,
     stand: Stand,
 }
@@ -39,13 +39,13 @@ struct Open {
 #[derive(Debug)]
 enum Stand {
     /// A disk for NBD clients.
-    Disk(Disk),
+    Disk(SocketDisk),
     /// The socket of a guest.
     Guest { id: ExportId, file: Option<SocketFile> },
     /// A mount, until it is unmounted.
     Mount { number: usize, mount: Option<fuse::Mount> },
     /// A block device of the kernel's.
-    Device { id: ExportId, device: Box<ublk::Device> },
+    Device { id: ExportId, device: Box<ublk::UblkDevice> },
 }
 
 /// The exports of an array.
@@ -56,7 +56,7 @@ pub(super) struct OpenExports {
     facts: Facts,
     /// Number of mounts for which there is memory.
     most_mounts: usize,
-    open: Vec<Open>,
+    open: Vec<OpenExport>,
     shown: Shown,
     sockets: Sockets,
     /// Parts on the array, once they were searched for.
@@ -101,7 +101,7 @@ impl OpenExports {
     }
 
     fn show(&self) {
-        self.shown.set(self.open.iter().map(Open::shown).collect());
+        self.shown.set(self.open.iter().map(OpenExport::shown).collect());
     }
 
     /// Returns the properties of the array that exports need.
@@ -127,7 +127,7 @@ impl OpenExports {
         self.open = open;
     }
 
-    fn show_parts(&self, open: &mut Open) {
+    fn show_parts(&self, open: &mut OpenExport) {
         let whole = self.whole();
         let called = self.name(&open.spec).to_owned();
         match &mut open.stand {
@@ -147,11 +147,11 @@ impl OpenExports {
         }
     }
 
-    fn mounted_parts(&self) -> fuse::Parts {
-        fuse::Parts { name: format!("{}{PARTS}", self.name), files: self.shown_parts() }
+    fn mounted_parts(&self) -> fuse::PartFiles {
+        fuse::PartFiles { name: format!("{}{PARTS}", self.name), files: self.shown_parts() }
     }
 
-    fn shown_parts(&self) -> Vec<contents::Shown> {
+    fn shown_parts(&self) -> Vec<contents::ShownPart> {
         let parts = self.parts.as_deref().unwrap_or_default();
         contents::shown(parts, self.facts.size_bytes, &self.scattered)
     }
@@ -168,25 +168,26 @@ impl OpenExports {
         let beside = self.beside(&mut spec)?;
         let extent = self.extent(&spec)?;
         let (place, stand) = match &spec.place {
-            Place::NbdUnix(_) | Place::NbdTcp(_) => {
+            ExportPlace::NbdUnix(_) | ExportPlace::NbdTcp(_) => {
                 let device = self.device(&spec, &extent);
                 let beside = beside.and_then(|at| self.open[at].stand.disk());
                 let (place, disk) =
                     self.sockets.serve(&spec, device, beside, &self.run_dir, enter)?;
                 (place, Stand::Disk(disk))
             }
-            place @ Place::VhostUser(_) => {
+            place @ ExportPlace::VhostUser(_) => {
                 let (listener, file) = listen_on(&spec, &self.run_dir)?;
-                let mut server =
-                    vhost_user::Server::new(self.facts.vhost_user_device(&self.name, spec.queues));
+                let mut server = vhost_user::VhostServer::new(
+                    self.facts.vhost_user_device(&self.name, spec.queues),
+                );
                 server.listen(listener).map_err(|error| not_there(&spec, &error))?;
                 let id = enter(Box::new(server))?;
                 (place.clone(), Stand::Guest { id, file: Some(file) })
             }
-            place @ Place::Fuse(path) => (place.clone(), self.mount(&spec, path, enter)?),
-            Place::Ublk(number) => self.make_device(&spec, *number, enter)?,
+            place @ ExportPlace::Fuse(path) => (place.clone(), self.mount(&spec, path, enter)?),
+            ExportPlace::Ublk(number) => self.make_device(&spec, *number, enter)?,
         };
-        let mut open = Open { spec, place, extent, stand };
+        let mut open = OpenExport { spec, place, extent, stand };
         if matches!(open.stand, Stand::Disk(_)) {
             self.show_parts(&mut open);
         }
@@ -199,9 +200,10 @@ impl OpenExports {
     fn beside(&self, spec: &mut ExportSpec) -> Result<Option<usize>, Refusal> {
         // A port that is chosen is none that is in use.
         let joins = spec.place.is_nbd() && !spec.place.leaves_port_open();
-        let is_beside = |open: &Open| joins && open.is_at(&spec.place);
+        let is_beside = |open: &OpenExport| joins && open.is_at(&spec.place);
         let Some(at) = self.open.iter().position(is_beside) else { return Ok(None) };
-        let is_called = |open: &Open| is_beside(open) && self.name(&open.spec) == self.name(spec);
+        let is_called =
+            |open: &OpenExport| is_beside(open) && self.name(&open.spec) == self.name(spec);
         if self.open.iter().any(is_called) {
             let reason = format!("{spec}: there is one named {} already", self.name(spec));
             return Err(Refusal::new(reason, "choose another name=, or another socket"));
@@ -281,15 +283,22 @@ impl OpenExports {
         let name = self.name.as_str();
         let access = &spec.access;
         let parts = self.mounted_parts();
-        let setup =
-            fuse::Setup { name, mountpoint, size_bytes, block_bytes, parts, read_only, access };
+        let setup = fuse::MountSetup {
+            name,
+            mountpoint,
+            size_bytes,
+            block_bytes,
+            parts,
+            read_only,
+            access,
+        };
         let error = |e: fuse::MountError| Refusal::new(format!("{spec}: {}", e.reason), e.next);
         let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
         let mount_table = match &mut self.mount_table {
             Some(mount_table) => mount_table,
             none => {
-                let (server, mount_table) =
-                    fuse::Server::new(block_bytes).map_err(|error| refused_by_system(&error))?;
+                let (server, mount_table) = fuse::FuseServer::new(block_bytes)
+                    .map_err(|error| refused_by_system(&error))?;
                 enter(Box::new(server))?;
                 none.insert(mount_table)
             }
@@ -304,7 +313,7 @@ impl OpenExports {
         spec: &ExportSpec,
         number: Option<u32>,
         enter: Enter<'_>,
-    ) -> Result<(Place, Stand), Refusal> {
+    ) -> Result<(ExportPlace, Stand), Refusal> {
         if self.started {
             let reason = format!("{spec}: a block device is made when the array starts");
             return Err(Refusal::new(reason, "stop the array, and assemble it with --export ublk"));
@@ -313,7 +322,7 @@ impl OpenExports {
             return Err(Refusal::new("ublk: the array has a device already", "name one"));
         }
         let facts = self.facts;
-        let setup = ublk::Setup {
+        let setup = ublk::UblkSetup {
             number,
             uuid: facts.uuid,
             size_bytes: facts.size_bytes,
@@ -323,12 +332,12 @@ impl OpenExports {
             read_only: facts.read_only,
         };
         let (device, server) = ublk::make(&setup)?;
-        let place = Place::Ublk(Some(device.number()));
+        let place = ExportPlace::Ublk(Some(device.number()));
         let id = enter(Box::new(server))?;
         Ok((place, Stand::Device { id, device: Box::new(device) }))
     }
 
-    fn devices(&mut self) -> impl Iterator<Item = &mut ublk::Device> {
+    fn devices(&mut self) -> impl Iterator<Item = &mut ublk::UblkDevice> {
         self.open.iter_mut().filter_map(|open| match &mut open.stand {
             Stand::Device { device, .. } => Some(&mut **device),
             _ => None,
@@ -338,7 +347,7 @@ impl OpenExports {
     /// Starts the exports that need the engine to run.
     pub(super) fn start(&mut self) -> Result<(), Refusal> {
         self.started = true;
-        self.devices().try_for_each(ublk::Device::start)
+        self.devices().try_for_each(ublk::UblkDevice::start)
     }
 
     /// Returns the users of the mounts and the device.
@@ -420,7 +429,7 @@ impl OpenExports {
                 file.hand_over(to)?;
             }
         }
-        Ok(self.open.iter().map(Open::anew).collect())
+        Ok(self.open.iter().map(OpenExport::anew).collect())
     }
 
     /// Takes all visible exports away. Exports in use stay, unless `force`.
@@ -443,7 +452,7 @@ impl OpenExports {
     }
 }
 
-impl Open {
+impl OpenExport {
     /// Returns whether it shows the parts on the array, of which `whole` is all.
     fn shows_parts(&self, whole: &Range<u64>) -> bool {
         let can = matches!(self.stand, Stand::Disk(_) | Stand::Mount { .. });
@@ -460,20 +469,20 @@ impl Open {
         match &self.stand {
             // By its real path: nobody may look there while nobody answers.
             Stand::Mount { mount: Some(mount), .. } => {
-                let place = Place::Fuse(mount.mountpoint().to_owned());
+                let place = ExportPlace::Fuse(mount.mountpoint().to_owned());
                 ExportSpec { place, ..self.spec.clone() }.to_string()
             }
             _ => self.shown(),
         }
     }
 
-    fn is_at(&self, place: &Place) -> bool {
+    fn is_at(&self, place: &ExportPlace) -> bool {
         self.spec.place == *place || self.place == *place
     }
 }
 
 impl Stand {
-    const fn disk(&self) -> Option<&Disk> {
+    const fn disk(&self) -> Option<&SocketDisk> {
         match self {
             Self::Disk(disk) => Some(disk),
             _ => None,

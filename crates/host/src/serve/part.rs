@@ -14,7 +14,7 @@ const MAX_NAME_BYTES: usize = 255;
 /// Part of the array that an export shows, and its name. By default it is the whole array, and has
 /// its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ExportPart {
     name: Option<String>,
     offset: Option<u64>,
     size: Option<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Extent {
     pub(super) writable: bool,
 }
 
-impl Part {
+impl ExportPart {
     /// Takes an option in; `value` is empty where none is given. False when it is none of these.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, Unmeant> {
         let twice = || Unmeant { reason: format!("{key} is there twice"), next: "leave one out" };
@@ -87,7 +87,7 @@ impl Part {
 }
 
 /// Writes the options, each after a comma.
-impl fmt::Display for Part {
+impl fmt::Display for ExportPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
             write!(f, ",name={name}")?;
@@ -159,8 +159,8 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn part(options: &[(&str, &str)]) -> Part {
-        let mut part = Part::default();
+    fn part(options: &[(&str, &str)]) -> ExportPart {
+        let mut part = ExportPart::default();
         for (key, value) in options {
             assert_eq!(part.set(key, value), Ok(true), "{key}");
         }
@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        let reason = |key: &str, value: &str| Part::default().set(key, value).unwrap_err().reason;
+        let reason =
+            |key: &str, value: &str| ExportPart::default().set(key, value).unwrap_err().reason;
         assert_eq!(reason("offset", "1Q"), "offset=1Q: not a size");
         assert_eq!(reason("offset", ""), "offset=: not a size");
         assert_eq!(reason("size", "0"), "size=0: a disk needs some bytes");
@@ -210,7 +211,7 @@ mod tests {
         assert!(reason("readonly", "no").contains("takes no value"));
         assert_eq!(part(&[("size", "1K")]).set("size", "1K").unwrap_err().next, "leave one out");
         assert!(part(&[("readonly", "")]).set("readonly", "").is_err());
-        assert_eq!(Part::default().set("mode", "0600"), Ok(false));
+        assert_eq!(ExportPart::default().set("mode", "0600"), Ok(false));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 use tracing::Level;
 
-use crate::log::{Limit, Verdict};
+use crate::log::{LineLimit, Verdict};
 use crate::submission::SubmissionQueue;
 use crate::system::describe;
 
@@ -31,7 +31,7 @@ struct About {
 /// Writes the log until the engine has ended. The members' names come through the submission queue,
 /// so this must not run on the engine's thread.
 pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, submissions: &SubmissionQueue) {
-    let mut limit: Limit<Alike> = Limit::new();
+    let mut limit: LineLimit<Alike> = LineLimit::new();
     loop {
         let wait = limit.ends().map(|at| at.saturating_duration_since(Instant::now()));
         let event = match wait {
@@ -52,7 +52,12 @@ pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, submissions: &Subm
     }
 }
 
-fn write(array: &str, event: &ArrayEvent, submissions: &SubmissionQueue, limit: &mut Limit<Alike>) {
+fn write(
+    array: &str,
+    event: &ArrayEvent,
+    submissions: &SubmissionQueue,
+    limit: &mut LineLimit<Alike>,
+) {
     let Some(about) = about(event) else { return };
     let verdict = limit.count(Instant::now(), about.alike);
     if verdict == Verdict::Leave {

@@ -17,7 +17,7 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use super::ExportSpec;
 use super::contents;
 use super::open_exports::OpenExports;
-use crate::control::{ExportChange, StopRequest, Told, Wanted};
+use crate::control::{ExportChange, NextProgram, StopAnswer, StopRequest};
 use crate::engine::exports::ExportQueue;
 use crate::handover::Handover;
 use crate::notify::{self, Watched};
@@ -76,8 +76,8 @@ impl Running {
         &mut self,
         stops: &Receiver<StopRequest>,
         patience: Duration,
-        replace: impl Fn(&mut Self, Wanted) -> NotReplaced,
-    ) -> Result<Option<Told>, Refusal> {
+        replace: impl Fn(&mut Self, NextProgram) -> NotReplaced,
+    ) -> Result<Option<StopAnswer>, Refusal> {
         // Set by the first signal; further ones change nothing.
         let mut deadline = None;
         loop {

@@ -10,10 +10,10 @@ use braid_array::Refusal;
 use slab::Slab;
 
 use super::listening::{Enter, listen_on, not_there};
-use super::{ExportSpec, Place};
+use super::{ExportPlace, ExportSpec};
 use crate::control::SocketFile;
 use crate::engine::exports::ExportQueue;
-use crate::export::nbd::{self, Device, Devices, Listener, Present, Server};
+use crate::export::nbd::{self, Device, Listener, NbdServer, Present, SocketDevices};
 use crate::handover::{self, Handover, What};
 use crate::token::ExportId;
 use crate::users::User;
@@ -22,10 +22,10 @@ use crate::users::User;
 #[derive(Debug)]
 struct Socket {
     /// Place with the chosen port.
-    place: Place,
+    place: ExportPlace,
     id: ExportId,
     way_in: WayIn,
-    devices: Devices,
+    devices: SocketDevices,
 }
 
 /// Socket by which clients come in.
@@ -37,14 +37,14 @@ enum WayIn {
 
 /// A disk on one of them.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct SocketDisk {
     socket: usize,
     device: Arc<Device>,
     /// Parts on it, as disks of their own.
     parts: Vec<Arc<Device>>,
 }
 
-impl Disk {
+impl SocketDisk {
     fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.parts.iter().chain([&self.device])
     }
@@ -65,10 +65,10 @@ impl Sockets {
         &mut self,
         spec: &ExportSpec,
         device: Device,
-        beside: Option<&Disk>,
+        beside: Option<&SocketDisk>,
         run_dir: &Path,
         enter: Enter<'_>,
-    ) -> Result<(Place, Disk), Refusal> {
+    ) -> Result<(ExportPlace, SocketDisk), Refusal> {
         let device = Arc::new(device);
         let socket = match beside {
             Some(disk) => disk.socket,
@@ -76,11 +76,11 @@ impl Sockets {
         };
         let Socket { devices, place, .. } = &self.open[socket];
         devices.add(Arc::clone(&device));
-        Ok((place.clone(), Disk { socket, device, parts: Vec::new() }))
+        Ok((place.clone(), SocketDisk { socket, device, parts: Vec::new() }))
     }
 
     /// Serves parts of a disk: the name of each, and its range on the disk.
-    pub(super) fn add_parts(&self, disk: &mut Disk, parts: Vec<(String, Range<u64>)>) {
+    pub(super) fn add_parts(&self, disk: &mut SocketDisk, parts: Vec<(String, Range<u64>)>) {
         for (name, bytes) in parts {
             let part = disk.device.part(name, bytes.start, bytes.end - bytes.start);
             let part = Arc::new(part);
@@ -97,12 +97,12 @@ impl Sockets {
         enter: Enter<'_>,
     ) -> Result<usize, Refusal> {
         let (place, listener, way_in) = match &spec.place {
-            Place::NbdTcp(address) => {
+            ExportPlace::NbdTcp(address) => {
                 let listener = listen_on_tcp(address).map_err(|e| not_there(spec, &e))?;
                 // Port 0 became one that is free.
                 let address = listener.local_addr().map_err(|e| not_there(spec, &e))?;
                 let copy = listener.try_clone().map_err(|e| not_there(spec, &e))?;
-                let place = Place::NbdTcp(address.to_string());
+                let place = ExportPlace::NbdTcp(address.to_string());
                 (place, Listener::Tcp(listener), WayIn::Tcp(copy))
             }
             place => {
@@ -112,8 +112,8 @@ impl Sockets {
         };
         let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
         let tls = spec.tls.as_deref().map(nbd::load).transpose().map_err(said)?;
-        let devices = Devices::default();
-        let mut server = Server::beside(&self.present);
+        let devices = SocketDevices::default();
+        let mut server = NbdServer::beside(&self.present);
         server.listen(listener, devices.clone(), tls).map_err(|error| not_there(spec, &error))?;
         server.inherit(&place.to_string());
         let id = enter(Box::new(server))?;
@@ -124,7 +124,7 @@ impl Sockets {
     pub(super) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
         self.open.iter().try_for_each(|(_, Socket { place, way_in, .. })| match (place, way_in) {
             (_, WayIn::File(file)) => file.hand_over(to),
-            (Place::NbdTcp(address), WayIn::Tcp(listener)) => {
+            (ExportPlace::NbdTcp(address), WayIn::Tcp(listener)) => {
                 to.give(What::Tcp(address.clone()), listener.try_clone()?.into());
                 Ok(())
             }
@@ -133,13 +133,13 @@ impl Sockets {
     }
 
     /// Returns the users of a disk.
-    pub(super) fn users(&self, disk: &Disk, exports: &ExportQueue) -> Vec<User> {
+    pub(super) fn users(&self, disk: &SocketDisk, exports: &ExportQueue) -> Vec<User> {
         let id = self.open[disk.socket].id;
         disk.devices().flat_map(|device| exports.clients(id, Some(device.name()))).collect()
     }
 
     /// Takes a disk away; with the last one the socket.
-    pub(super) fn remove(&mut self, disk: &Disk, exports: &ExportQueue) {
+    pub(super) fn remove(&mut self, disk: &SocketDisk, exports: &ExportQueue) {
         let Socket { id, devices, .. } = &self.open[disk.socket];
         // Before its clients are hung up on: none may come anew.
         disk.devices().for_each(|device| devices.remove(device));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
-use super::part::Part;
+use super::part::ExportPart;
 use crate::access::{Access, Unmeant, split};
 use crate::export::vhost_user::MAX_RINGS;
 
@@ -18,11 +18,11 @@ const MINORS: u32 = 1 << 20;
 pub struct ExportSpec {
     /// Place at which programs find it. Only exports over NBD, of different names, are at the same
     /// place.
-    pub place: Place,
+    pub place: ExportPlace,
     /// Users with access, for a socket or a file.
     pub access: Access,
     /// Part of the array, for NBD.
-    pub part: Part,
+    pub part: ExportPart,
     /// Directory of its certificates, for NBD by TLS.
     pub tls: Option<PathBuf>,
     /// Number of rings that a guest may use, for vhost-user; without, as many as possible.
@@ -31,7 +31,7 @@ pub struct ExportSpec {
 
 /// Place at which programs find an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ExportPlace {
     /// NBD on a Unix socket.
     NbdUnix(PathBuf),
     /// NBD on TCP: `HOST:PORT`.
@@ -77,9 +77,10 @@ impl FromStr for ExportSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let error = |reason: String, next| SpecError { text: text.to_owned(), reason, next };
         let (place, options) = split(text);
-        let place: Place = place.parse().map_err(|reason: &str| error(reason.into(), EXPORTS))?;
+        let place: ExportPlace =
+            place.parse().map_err(|reason: &str| error(reason.into(), EXPORTS))?;
         let mut access = Access::default();
-        let mut part = Part::default();
+        let mut part = ExportPart::default();
         let mut tls = None;
         let mut queues = None;
         let has_access = place.path().is_some();
@@ -88,7 +89,7 @@ impl FromStr for ExportSpec {
             let unmeant = |Unmeant { reason, next }| error(reason, next);
             let of_file = has_access && access.set(key, value).map_err(unmeant)?;
             let mut taken = of_file || place.is_nbd() && part.set(key, value).map_err(unmeant)?;
-            if key == "tls" && matches!(place, Place::NbdTcp(_)) {
+            if key == "tls" && matches!(place, ExportPlace::NbdTcp(_)) {
                 let dir = std::path::absolute(value);
                 let dir = dir.map_err(|_| error("tls= has no directory".into(), OF_TCP))?;
                 if tls.replace(dir).is_some() {
@@ -96,7 +97,7 @@ impl FromStr for ExportSpec {
                 }
                 taken = true;
             }
-            if key == "queues" && matches!(place, Place::VhostUser(_)) {
+            if key == "queues" && matches!(place, ExportPlace::VhostUser(_)) {
                 let number = value.parse().ok();
                 let number = number.filter(|number| (1..=MAX_RINGS as u16).contains(number));
                 let none = || error(format!("{option} is none from 1 to {MAX_RINGS}"), OF_GUESTS);
@@ -111,7 +112,7 @@ impl FromStr for ExportSpec {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ExportPlace {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -141,7 +142,7 @@ impl FromStr for Place {
     }
 }
 
-impl Place {
+impl ExportPlace {
     /// The socket or mountpoint.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
@@ -190,7 +191,7 @@ impl fmt::Display for ExportSpec {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ExportPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &Path| path.display().to_string().replace(',', ",,");
         match self {
@@ -227,8 +228,11 @@ mod tests {
             assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
         }
         let place = |text: &str| text.parse::<ExportSpec>().unwrap().place;
-        assert_eq!(place("fuse:mnt"), Place::Fuse(std::env::current_dir().unwrap().join("mnt")));
-        assert_eq!(place("nbd:unix:/a,,b,mode=600"), Place::NbdUnix("/a,b".into()));
+        assert_eq!(
+            place("fuse:mnt"),
+            ExportPlace::Fuse(std::env::current_dir().unwrap().join("mnt"))
+        );
+        assert_eq!(place("nbd:unix:/a,,b,mode=600"), ExportPlace::NbdUnix("/a,b".into()));
         assert_eq!(place("nbd:unix:/a,mode=600"), place("nbd:unix:/a"));
         let spec: ExportSpec = "nbd:unix:/a,size=1G,name=vm1,mode=600".parse().unwrap();
         assert_eq!(spec.address(), "nbd:unix:/a,name=vm1");

@@ -19,7 +19,7 @@ use super::faulty::{self, FaultyMember};
 use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
-use crate::control::{Server, Told, Wanted};
+use crate::control::{ControlServer, NextProgram, StopAnswer};
 use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
 use crate::submission::{Message, SubmissionQueue};
@@ -103,12 +103,16 @@ pub(super) struct Upgrade<'a> {
     /// `None` where there can be no other program.
     pub(super) successor: Option<&'a Successor>,
     pub(super) limits: &'a LimitKeeper,
-    pub(super) control: &'a Server,
+    pub(super) control: &'a ControlServer,
 }
 
 impl Upgrade<'_> {
     /// Puts another program in the place of this one. Returns only when that did not come about.
-    pub(super) fn replace_program(&self, running: &mut Running, wanted: Wanted) -> NotReplaced {
+    pub(super) fn replace_program(
+        &self,
+        running: &mut Running,
+        wanted: NextProgram,
+    ) -> NotReplaced {
         match self.try_replace_program(running, wanted) {
             Ok(why) => why,
             Err(refusal) => NotReplaced::Refused(refusal),
@@ -118,7 +122,7 @@ impl Upgrade<'_> {
     fn try_replace_program(
         &self,
         running: &mut Running,
-        Wanted { program, takes, force, asker }: Wanted,
+        NextProgram { program, takes, force, asker }: NextProgram,
     ) -> Result<NotReplaced, Refusal> {
         let Some(Successor(words)) = self.successor else {
             let reason = "its members are memory of its process, or pieces of other arrays, with \
@@ -254,7 +258,7 @@ impl Running {
     pub(super) fn end_start(
         &mut self,
         NotSetUp { why, told }: NotSetUp,
-    ) -> (Option<Told>, Result<(), Refusal>) {
+    ) -> (Option<StopAnswer>, Result<(), Refusal>) {
         if handover::is_pending() {
             self.let_go();
             return (told, Err(why));

@@ -21,7 +21,7 @@ use crate::member::MemberFile;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An operation that may wait for the disk.
-enum Job {
+enum StoreJob {
     Survey { io: IoId, after: String, most: usize },
     Note { io: IoId, op: NoteOp },
     Create { io: IoId, name: String, bytes: u64 },
@@ -30,7 +30,7 @@ enum Job {
 }
 
 /// The end of a job.
-pub(super) enum Answer {
+pub(super) enum StoreAnswer {
     Event(Event),
     Opened { io: IoId, name: String, file: Result<MemberFile, Refusal> },
 }
@@ -45,8 +45,8 @@ pub(super) enum Answer {
 /// An open volume has the lowest id that is free, and is a member of the executor under that id
 /// until it is closed or deleted. It is open at most once.
 pub(crate) struct StoreQueue {
-    jobs: Option<Sender<Job>>,
-    answers: Receiver<Answer>,
+    jobs: Option<Sender<StoreJob>>,
+    answers: Receiver<StoreAnswer>,
     thread: Option<JoinHandle<()>>,
     /// Jobs that are not answered.
     pending: usize,
@@ -79,12 +79,12 @@ impl StoreQueue {
 
     /// Lists at most so many volumes and notes, with names behind `after`.
     pub(crate) fn survey(&mut self, io: IoId, after: String, most: usize) {
-        self.put(Job::Survey { io, after, most });
+        self.put(StoreJob::Survey { io, after, most });
     }
 
     /// Reads, writes or removes a note.
     pub(crate) fn note(&mut self, io: IoId, op: NoteOp) {
-        self.put(Job::Note { io, op });
+        self.put(StoreJob::Note { io, op });
     }
 
     /// Creates, opens, closes or deletes a volume.
@@ -103,12 +103,12 @@ impl StoreQueue {
         match op {
             VolumeOp::Create { name, bytes } => {
                 check_volume(&name, Some(bytes))?;
-                self.put(Job::Create { io, name, bytes });
+                self.put(StoreJob::Create { io, name, bytes });
             }
             VolumeOp::Open { name } => {
                 check_volume(&name, None)?;
                 self.check_closed(&name)?;
-                self.put(Job::Open { io, name });
+                self.put(StoreJob::Open { io, name });
             }
             VolumeOp::Close { member } => {
                 self.release(executor, member)?;
@@ -117,7 +117,7 @@ impl StoreQueue {
             }
             VolumeOp::Delete { member } => {
                 let name = self.release(executor, member)?;
-                self.put(Job::Remove { io, name, member });
+                self.put(StoreJob::Remove { io, name, member });
             }
         }
         Ok(())
@@ -132,18 +132,18 @@ impl StoreQueue {
         Some(self.answered(executor, answer))
     }
 
-    pub(super) fn answered(&mut self, executor: &mut Executor, answer: Answer) -> Event {
+    pub(super) fn answered(&mut self, executor: &mut Executor, answer: StoreAnswer) -> Event {
         self.pending -= 1;
         match answer {
-            Answer::Event(event) => event,
-            Answer::Opened { io, name, file } => {
+            StoreAnswer::Event(event) => event,
+            StoreAnswer::Opened { io, name, file } => {
                 let result = file.and_then(|file| self.admit(executor, name, file));
                 Event::Volume { io, result }
             }
         }
     }
 
-    fn put(&mut self, job: Job) {
+    fn put(&mut self, job: StoreJob) {
         let jobs = self.jobs.as_ref().expect("open until it is dropped");
         jobs.send(job).expect("its thread takes jobs as long as there are senders");
         self.pending += 1;
@@ -212,24 +212,24 @@ impl Drop for StoreQueue {
 }
 
 /// Carries out jobs until no more can come.
-fn carry_out(mut store: Store, jobs: &Receiver<Job>, answers: &Mailbox<Answer>) {
+fn carry_out(mut store: Store, jobs: &Receiver<StoreJob>, answers: &Mailbox<StoreAnswer>) {
     for job in jobs {
         let answer = match job {
-            Job::Survey { io, after, most } => {
-                Answer::Event(Event::Survey { io, result: store.survey(&after, most) })
+            StoreJob::Survey { io, after, most } => {
+                StoreAnswer::Event(Event::Survey { io, result: store.survey(&after, most) })
             }
-            Job::Note { io, op } => Answer::Event(store.note(io, &op)),
-            Job::Create { io, name, bytes } => {
+            StoreJob::Note { io, op } => StoreAnswer::Event(store.note(io, &op)),
+            StoreJob::Create { io, name, bytes } => {
                 let file = store.create(&name, bytes).and_then(|()| store.open(&name));
-                Answer::Opened { io, name, file }
+                StoreAnswer::Opened { io, name, file }
             }
-            Job::Open { io, name } => {
+            StoreJob::Open { io, name } => {
                 let file = store.open(&name);
-                Answer::Opened { io, name, file }
+                StoreAnswer::Opened { io, name, file }
             }
-            Job::Remove { io, name, member } => {
+            StoreJob::Remove { io, name, member } => {
                 let result = store.remove(&name).map(|()| Volume { member, bytes: 0 });
-                Answer::Event(Event::Volume { io, result })
+                StoreAnswer::Event(Event::Volume { io, result })
             }
         };
         // An engine that has ended hears no answer.

@@ -7,7 +7,7 @@ use rustix::fs::{major, minor};
 
 use super::mounts::{Mounts, unescape};
 use super::{User, processes};
-use crate::sysfs::{ALL, BlockDevice, DEEPEST, Loop, Way, loops, upon};
+use crate::sysfs::{ALL, BlockDevice, DEEPEST, Layering, LoopDevice, loops, upon};
 
 /// The loop devices on a file for which `is_it` holds.
 pub(super) fn loops_on(mounts: &Mounts, is_it: impl Fn(&Path) -> bool) -> Vec<User> {
@@ -23,7 +23,7 @@ pub(super) fn of(device: &BlockDevice) -> Vec<User> {
 fn above(
     device: Option<&BlockDevice>,
     mounts: &Mounts,
-    loops: &[Loop],
+    loops: &[LoopDevice],
     is_it: &dyn Fn(&Path) -> bool,
     depth: usize,
 ) -> Vec<User> {
@@ -34,15 +34,20 @@ fn above(
     for on in upon(device, &ALL, loops, |one| is_it(&one.backing.path)) {
         let used = || users_of(&on.device, mounts, loops, depth - 1);
         match on.way {
-            Way::Partition => users.extend(used()),
-            Way::Holder => users.push(User::Device(on.device.path())),
-            Way::Loop => users.push(User::Loop { device: on.device.path(), users: used() }),
+            Layering::Partition => users.extend(used()),
+            Layering::Holder => users.push(User::Device(on.device.path())),
+            Layering::Loop => users.push(User::Loop { device: on.device.path(), users: used() }),
         }
     }
     users
 }
 
-fn users_of(device: &BlockDevice, mounts: &Mounts, loops: &[Loop], depth: usize) -> Vec<User> {
+fn users_of(
+    device: &BlockDevice,
+    mounts: &Mounts,
+    loops: &[LoopDevice],
+    depth: usize,
+) -> Vec<User> {
     let name = device.path();
     let number = (major(device.number), minor(device.number));
     let mut users: Vec<User> =

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A line of mountinfo, the parts of it that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mounted {
+pub(crate) struct MountLine {
     /// Major and minor number of the file system: of its device, where it is on one.
     pub(crate) device: (u32, u32),
     /// Mountpoint.
@@ -16,7 +16,7 @@ pub(crate) struct Mounted {
     pub(crate) source: PathBuf,
 }
 
-impl Mounted {
+impl MountLine {
     /// Returns whether it is a FUSE mount, served by a process.
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind.starts_with(b"fuse")
@@ -30,7 +30,7 @@ impl Mounted {
 
 /// Mounts of this mount namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Mounts(Vec<Mounted>);
+pub(crate) struct Mounts(Vec<MountLine>);
 
 impl Mounts {
     /// Reads all mounts, each after the one it hides; none where /proc cannot be read.
@@ -46,7 +46,7 @@ impl Mounts {
     /// the mountpoints inside.
     pub(super) fn copies(&self, mountpoint: &Path) -> Vec<PathBuf> {
         let Some(own) = self.at(mountpoint) else { return Vec::new() };
-        let other = |mount: &&Mounted| {
+        let other = |mount: &&MountLine| {
             let inside = mount.at.starts_with(mountpoint);
             mount.at != mountpoint && (inside || mount.device == own.device)
         };
@@ -56,27 +56,27 @@ impl Mounts {
     /// Returns the mountpoints of a block device. Some file systems have a device number of their
     /// own; then the device's name decides.
     pub(super) fn of_device(&self, number: (u32, u32), name: &Path) -> Vec<PathBuf> {
-        let on_it = |mount: &&Mounted| mount.device == number || mount.source == name;
+        let on_it = |mount: &&MountLine| mount.device == number || mount.source == name;
         self.0.iter().filter(on_it).map(|mount| mount.at.clone()).collect()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mounted> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &MountLine> {
         self.0.iter()
     }
 
     /// Returns the mount at this real path.
-    pub(crate) fn at(&self, mountpoint: &Path) -> Option<&Mounted> {
+    pub(crate) fn at(&self, mountpoint: &Path) -> Option<&MountLine> {
         // Of two mounts on one directory the later hides the earlier.
         self.0.iter().rfind(|mount| mount.at == mountpoint)
     }
 
     /// Returns the mount that a file with this real path is on.
-    pub(crate) fn of_file(&self, path: &Path) -> Option<&Mounted> {
+    pub(crate) fn of_file(&self, path: &Path) -> Option<&MountLine> {
         path.ancestors().find_map(|directory| self.at(directory))
     }
 
     pub(super) fn is_ours(&self, mountpoint: &Path) -> bool {
-        self.at(mountpoint).is_some_and(Mounted::is_ours)
+        self.at(mountpoint).is_some_and(MountLine::is_ours)
     }
 }
 
@@ -90,12 +90,12 @@ pub fn is_our_mount(mountpoint: &Path) -> bool {
 }
 
 /// `36 35 98:0 /root /mnt rw shared:1 - ext3 /dev/root rw`: any number of words before the dash.
-fn mounted(line: &[u8]) -> Option<Mounted> {
+fn mounted(line: &[u8]) -> Option<MountLine> {
     let mut words = line.split(|byte| *byte == b' ');
     let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
     let at = unescape(words.nth(1)?);
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
-    Some(Mounted {
+    Some(MountLine {
         device: (major.parse().ok()?, minor.parse().ok()?),
         at,
         kind: words.next()?.to_vec(),

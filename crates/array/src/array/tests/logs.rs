@@ -8,7 +8,7 @@ use crate::action::Command;
 use crate::events::SyncAction;
 use crate::format::ppl::{PplArea, place_code};
 use crate::geometry::Geometry;
-use crate::log::journal::{JournalArea, JournalScan, Page};
+use crate::log::journal::{JournalArea, JournalPage, JournalScan};
 use crate::log::ppl::{PplFix, PplScan, fixes};
 use crate::status::JournalMode;
 use disk::Disk;
@@ -160,11 +160,11 @@ impl Order {
     }
 
     /// The pages that it brings in place, and those that lack parity.
-    fn all_pages(&self, tail: u64) -> Vec<Page> {
+    fn all_pages(&self, tail: u64) -> Vec<JournalPage> {
         let scan = self.scan(tail);
         let dirty = scan.data.into_iter().map(|(sector, position)| {
             let strip = self.geometry.copy(sector, 0);
-            Page { role: strip.role, row: strip.sector, position }
+            JournalPage { role: strip.role, row: strip.sector, position }
         });
         scan.pages.into_iter().chain(dirty).collect()
     }
@@ -224,7 +224,7 @@ fn check_journal(order: &mut Order, member: MemberId, op: IoOp) {
     let journal = order.journal();
     let tail = order.tail(&order.durable(journal, SUPER_SECTOR, 4096));
     let sectors = u64::from(buf.len) / SECTOR_BYTES;
-    let position = |page: &Page| DATA_OFFSET + page.position;
+    let position = |page: &JournalPage| DATA_OFFSET + page.position;
     if member == journal && sector == SUPER_SECTOR {
         let bytes = order.world.bytes(buf).to_vec();
         let kept = order.all_pages(order.tail(&bytes));

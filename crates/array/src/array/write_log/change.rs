@@ -1,6 +1,6 @@
 //! Changes of a write, as logs tell them: rows in which the same strips change.
 
-use super::super::map::Map;
+use super::super::map::ArrayMap;
 use super::super::recording::{Recorded, cuts};
 use crate::Buf;
 use crate::plan::parity::{Segment, Source};
@@ -24,7 +24,7 @@ pub(super) enum Contents {
 }
 
 /// Lists what this changes; nothing where it writes no new contents.
-pub(super) fn changes(recorded: Recorded<'_>, map: &Map) -> Vec<Change> {
+pub(super) fn changes(recorded: Recorded<'_>, map: &ArrayMap) -> Vec<Change> {
     match recorded {
         Recorded::Write { segments, sums, .. } => {
             cuts(segments).filter_map(|rows| change(segments, rows, sums)).collect()

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::io::{JournalIo, Owner};
 use super::super::lane::Lane;
 use super::super::recording::{Recorded, Way};
-use super::record::{Records, Waiting, records};
+use super::record::{Records, WaitingWrite, records};
 use super::ring::{Batches, Ring};
 use super::unfinished::Unfinished;
 use crate::action::{Action, Compute, Outcome};
@@ -37,7 +37,7 @@ const PRESSING_PART: u64 = 2;
 
 /// The work that a journal is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum JournalState {
     /// Data that was recorded without parity is read, to be recorded anew.
     Moving(usize),
     /// A block without payloads is written, at which the journal begins anew.
@@ -62,11 +62,11 @@ enum State {
 pub(in super::super) struct Journal {
     set_uuid: [u8; 16],
     ring: Ring,
-    state: State,
+    state: JournalState,
     /// Memory for blocks.
     pages: Vec<Buf>,
     current: Records,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingWrite>,
     batches: Batches,
     /// In which batch each write under way is; `None`: it waits.
     recorded: BTreeMap<usize, Option<u64>>,
@@ -100,7 +100,7 @@ impl Journal {
         let mut journal = Self {
             set_uuid,
             ring,
-            state: State::Beginning,
+            state: JournalState::Beginning,
             pages,
             current: Records::default(),
             waiting: VecDeque::new(),
@@ -131,7 +131,7 @@ impl Journal {
 
     /// Names the memory for blocks while none is being written.
     pub(super) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
-        if matches!(self.state, State::Idle) {
+        if matches!(self.state, JournalState::Idle) {
             self.pages.iter().for_each(|page| found(*page));
         }
     }
@@ -139,7 +139,7 @@ impl Journal {
     /// Reads some of the data that was recorded without parity, to record them anew.
     fn move_some(&mut self, lane: &mut Lane) {
         match self.unfinished.read_some(lane, &self.ring) {
-            Some(pages) => self.state = State::Moving(pages),
+            Some(pages) => self.state = JournalState::Moving(pages),
             None => self.fail(),
         }
     }
@@ -157,7 +157,7 @@ impl Journal {
     /// Returns whether such data could not be recorded anew.
     pub(super) fn is_stuck(&self) -> bool {
         let left = self.unfinished.is_moving() || self.unfinished.has_more();
-        self.state == State::Failed && left
+        self.state == JournalState::Failed && left
     }
 
     /// Returns the size of the part of the ring that still counts, in sectors.
@@ -167,7 +167,7 @@ impl Journal {
 
     /// Returns whether this write waits for the journal, which is busy or waits for room.
     pub(super) fn waits_for(&self, index: usize) -> bool {
-        let busy = !matches!(self.state, State::Idle | State::Failed);
+        let busy = !matches!(self.state, JournalState::Idle | JournalState::Failed);
         self.recorded.contains_key(&index)
             && (busy || self.reclaiming || !self.batches.all_in_place())
     }
@@ -175,8 +175,11 @@ impl Journal {
     /// Returns whether the superblock has yet to tell where the journal begins.
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         let alive = lane.keeper().members().live(self.ring.member);
-        let begins = matches!(self.state, State::Beginning | State::Telling | State::Moving(_));
-        let moves = self.unfinished.is_moving() && self.state != State::Failed;
+        let begins = matches!(
+            self.state,
+            JournalState::Beginning | JournalState::Telling | JournalState::Moving(_)
+        );
+        let moves = self.unfinished.is_moving() && self.state != JournalState::Failed;
         alive && (begins || moves)
     }
 
@@ -187,7 +190,7 @@ impl Journal {
         if records.is_empty() {
             return false;
         }
-        let waiting = Waiting { job: index, records, kept_for: *way != Way::Through };
+        let waiting = WaitingWrite { job: index, records, kept_for: *way != Way::Through };
         // What room is kept for makes the room that others wait for: it goes before them.
         let before = match way {
             Way::Destage => 0,
@@ -239,8 +242,8 @@ impl Journal {
     pub(super) fn updated(&mut self, lane: &mut Lane) {
         if let Some(tail) = lane.keeper().journal_tail() {
             self.ring.tail = tail;
-            if self.state == State::Telling && self.batches.first() == Some(tail) {
-                self.state = State::Idle;
+            if self.state == JournalState::Telling && self.batches.first() == Some(tail) {
+                self.state = JournalState::Idle;
             }
             self.advance(lane);
         }
@@ -264,7 +267,7 @@ impl Journal {
             lane.report(LaneReport::WantsCheckpoint);
         }
         // All that there is, is the last batch: it makes room when there is another one.
-        if !gain && waits && self.batches.is_one_in_place() && self.state == State::Idle {
+        if !gain && waits && self.batches.is_one_in_place() && self.state == JournalState::Idle {
             self.current = Records::empty_block();
             self.write_batch(lane);
         }
@@ -274,11 +277,11 @@ impl Journal {
     /// so that the array can do without its journal. True when nothing of that is left to be done.
     pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
         let told = !self.ends_blank && self.batches.is_one_in_place();
-        if told && self.state == State::Idle && self.ring.fits(BLOCK_SECTORS) {
+        if told && self.state == JournalState::Idle && self.ring.fits(BLOCK_SECTORS) {
             self.current = Records::empty_block();
             self.write_batch(lane);
         }
-        matches!(self.state, State::Idle | State::Failed)
+        matches!(self.state, JournalState::Idle | JournalState::Failed)
     }
 
     /// Something that the journal has asked for is answered; what failed has made it faulty.
@@ -289,17 +292,17 @@ impl Journal {
         outcome: Option<Outcome>,
     ) {
         match (&mut self.state, io) {
-            (State::Moving(_), _) if outcome.is_none() => {
+            (JournalState::Moving(_), _) if outcome.is_none() => {
                 // What was acknowledged cannot be read.
                 self.fail();
             }
-            (State::Moving(left), _) => {
+            (JournalState::Moving(left), _) => {
                 *left -= 1;
                 if *left == 0 {
                     self.record_moved(lane);
                 }
             }
-            (State::Summing(left), JournalIo::Sum(page)) => {
+            (JournalState::Summing(left), JournalIo::Sum(page)) => {
                 if let Some(Outcome::Crc(crc)) = outcome {
                     self.current.note_crc(page, page_crc(crc));
                 }
@@ -308,7 +311,7 @@ impl Journal {
                     self.write_batch(lane);
                 }
             }
-            (State::Recording(left), _) => {
+            (JournalState::Recording(left), _) => {
                 *left -= 1;
                 if *left == 0 && crate::broken("log-before-data") {
                     self.batch_recorded(lane);
@@ -316,8 +319,8 @@ impl Journal {
                     self.flush(lane);
                 }
             }
-            (State::Flushing, _) => self.batch_recorded(lane),
-            (State::Beginning, _) => self.begun(lane),
+            (JournalState::Flushing, _) => self.batch_recorded(lane),
+            (JournalState::Beginning, _) => self.begun(lane),
             _ => {}
         }
     }
@@ -334,7 +337,7 @@ impl Journal {
 
     /// The superblock is to say where the journal begins.
     fn tell(&mut self, lane: &mut Lane) {
-        self.state = State::Telling;
+        self.state = JournalState::Telling;
         if let Some(tail) = self.batches.first() {
             lane.report(LaneReport::JournalTail(tail));
         }
@@ -343,10 +346,10 @@ impl Journal {
 
     /// Begins with the next batch, if one waits and has room.
     fn advance(&mut self, lane: &mut Lane) {
-        if self.state == State::Failed || !lane.keeper().members().live(self.ring.member) {
+        if self.state == JournalState::Failed || !lane.keeper().members().live(self.ring.member) {
             return self.fail();
         }
-        if self.state == State::Idle && !self.waiting.is_empty() {
+        if self.state == JournalState::Idle && !self.waiting.is_empty() {
             self.begin_batch(lane);
         }
         self.tell_room(lane);
@@ -367,8 +370,9 @@ impl Journal {
 
     /// Tells how much room there is for pages that are left in the journal.
     fn tell_room(&self, lane: &mut Lane) {
-        let recording = if self.state == State::Idle { 0 } else { self.current.sectors() };
-        let waits = self.state == State::Idle && self.waiting.iter().any(|other| !other.kept_for);
+        let recording = if self.state == JournalState::Idle { 0 } else { self.current.sectors() };
+        let waits =
+            self.state == JournalState::Idle && self.waiting.iter().any(|other| !other.kept_for);
         let much = self.ring.used() > MOST_SECTORS.min(self.ring.sectors / PRESSING_PART);
         lane.dirty.note_ring(self.ring.room().saturating_sub(recording), waits, much);
     }
@@ -376,7 +380,7 @@ impl Journal {
     /// Orders the checksums of all pages.
     fn sum(&mut self, lane: &mut Lane) {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
-        self.state = State::Summing(sums.len());
+        self.state = JournalState::Summing(sums.len());
         for (page, sum) in (0..).zip(sums) {
             lane.issue_compute(sum, Owner::Journal(JournalIo::Sum(page)));
         }
@@ -395,7 +399,7 @@ impl Journal {
             writes.push((block.meta.position, *page));
             writes.extend(block.contents);
         }
-        self.state = State::Recording(writes.len());
+        self.state = JournalState::Recording(writes.len());
         for (position, buf) in writes {
             let op = IoOp::Write { sector: start + position, buf, fua: false, fill: false };
             lane.issue(member, op, Owner::Journal(JournalIo::Write));
@@ -407,7 +411,7 @@ impl Journal {
         if !lane.keeper().members().live(member) {
             return self.fail();
         }
-        self.state = State::Flushing;
+        self.state = JournalState::Flushing;
         lane.issue(member, IoOp::Flush, Owner::Journal(JournalIo::Flush));
     }
 
@@ -434,14 +438,14 @@ impl Journal {
         if moving {
             return self.tell(lane);
         }
-        self.state = State::Idle;
+        self.state = JournalState::Idle;
         self.forget(lane);
         self.advance(lane);
     }
 
     /// The device is gone. The array is not written to any more, so what waits ends.
     fn fail(&mut self) {
-        self.state = State::Failed;
+        self.state = JournalState::Failed;
         self.released.append(&mut self.current.jobs);
         self.released.extend(self.waiting.drain(..).map(|waiting| waiting.job));
     }

@@ -19,7 +19,7 @@ mod unfinished;
 mod unit;
 
 pub(super) use overlay::Overlay;
-pub(super) use recovery::Recovery;
+pub(super) use recovery::LogRecovery;
 pub(super) use unfinished::UnfinishedPage;
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ use super::lane::Lane;
 use super::recording::{Recorded, recorded_strips};
 use super::scratch::{PAGE_BYTES, Scratch};
 use crate::assemble::{Config, StartLog};
-use crate::plan::Place;
+use crate::plan::MemberPlace;
 use crate::{Buf, MemberId};
 use journal::Journal;
 use ppl::PartialParityLogs;
@@ -239,7 +239,7 @@ pub(super) fn unwritten(
     let sums = lane.map.geometry.parity_disks();
     lane.dirty = DirtyPages::new(lane.dirty.mode, cut(memory, PAGE_BYTES), sums);
     let page = |&(sector, position): &(u64, u64)| {
-        let place = Place { member: *member, sector: scan.area.start + position };
+        let place = MemberPlace { member: *member, sector: scan.area.start + position };
         UnfinishedPage { sector, place, batch: 0 }
     };
     scan.data.iter().map(page).collect()

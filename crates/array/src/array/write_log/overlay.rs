@@ -8,7 +8,7 @@ use slab::Slab;
 use super::super::io::Owner;
 use super::super::lane::Lane;
 use crate::action::Action;
-use crate::plan::Place;
+use crate::plan::MemberPlace;
 use crate::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
 /// Where the contents of some sectors are.
@@ -41,7 +41,7 @@ pub(in super::super) struct Overlay {
 }
 
 impl Overlay {
-    pub(super) fn add(&mut self, place: Place, sectors: u32, patch: Patch) {
+    pub(super) fn add(&mut self, place: MemberPlace, sectors: u32, patch: Patch) {
         self.patches.insert((place.member, place.sector), (sectors, patch));
     }
 

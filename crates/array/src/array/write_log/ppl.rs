@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::super::io::{Owner, PartialParityIo};
 use super::super::lane::Lane;
 use super::super::recording::Recorded;
-use super::unit::{Draft, Unit, drafts, holders};
+use super::unit::{Draft, LogUnit, drafts, holders};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::ppl::{HEADER_BYTES, PplArea, PplHeader};
 use crate::{Buf, IoOp, MemberId, SECTOR_BYTES};
@@ -67,7 +67,7 @@ struct Ticket {
 
 /// The work of one member's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PplState {
     /// The contents of its area are from another time, and are overwritten with zeroes.
     Clearing,
     /// An empty unit is written, behind which nothing counts.
@@ -92,9 +92,9 @@ struct Log {
     /// Where in it the next unit begins, in sectors.
     next: u64,
     generation: u64,
-    state: State,
+    state: PplState,
     buffer: Buf,
-    unit: Unit,
+    unit: LogUnit,
     /// Writes that go with the next units.
     waiting: VecDeque<(usize, Vec<Draft>)>,
 }
@@ -122,7 +122,7 @@ impl PartialParityLogs {
     /// Names the memory of units that are not being recorded, and that no I/O may use which was
     /// given up.
     pub(super) fn each_free(&self, lane: &Lane, found: &mut dyn FnMut(Buf)) {
-        let resting = self.logs.values().filter(|log| log.state == State::Idle);
+        let resting = self.logs.values().filter(|log| log.state == PplState::Idle);
         let all = resting.map(|log| log.buffer).chain(self.free_buffers.iter().copied());
         all.filter(|buf| !lane.pool.is_lent(*buf)).for_each(found);
     }
@@ -137,7 +137,7 @@ impl PartialParityLogs {
         // Each role has two at most: who holds it, and who takes over or has just been taken over.
         // What is summed ends by itself: until then the memory is in use.
         let gone = |(id, log): (&MemberId, &Log)| {
-            let sums = matches!(log.state, State::Summing(_));
+            let sums = matches!(log.state, PplState::Summing(_));
             (!sums && !lane.keeper().members().live(*id)).then_some(*id)
         };
         for id in self.logs.iter().filter_map(gone).collect::<Vec<_>>() {
@@ -153,9 +153,9 @@ impl PartialParityLogs {
             area,
             next: 0,
             generation: generation.map_or(0, |latest| latest.saturating_add(1)),
-            state: State::Clearing,
+            state: PplState::Clearing,
             buffer: self.free_buffers.swap_remove(free),
-            unit: Unit::default(),
+            unit: LogUnit::default(),
             waiting: VecDeque::new(),
         };
         let clear = IoOp::WriteZeroes {
@@ -166,7 +166,7 @@ impl PartialParityLogs {
         };
         self.logs.insert(id, log);
         match generation {
-            Some(_) => self.write_unit(lane, id, State::Emptying),
+            Some(_) => self.write_unit(lane, id, PplState::Emptying),
             None => lane.issue(id, clear, Owner::PartialParity(PartialParityIo::Unit(id))),
         }
     }
@@ -185,16 +185,16 @@ impl PartialParityLogs {
         let last = self.tickets.get(&index).and_then(|ticket| ticket.logs.last());
         let log = last.and_then(|id| self.logs.get(id));
         log.is_some_and(|log| match log.state {
-            State::Idle | State::Done if !lane.keeper().failures_told() => true,
-            State::Idle => !self.begun && (self.flushing > 0 || !self.unrecorded.is_empty()),
-            State::Done => self.flushing > 0,
+            PplState::Idle | PplState::Done if !lane.keeper().failures_told() => true,
+            PplState::Idle => !self.begun && (self.flushing > 0 || !self.unrecorded.is_empty()),
+            PplState::Done => self.flushing > 0,
             _ => true,
         })
     }
 
     /// Returns whether the log of any member is being taken into use.
     pub(super) fn is_beginning(&self) -> bool {
-        let begins = |log: &Log| matches!(log.state, State::Clearing | State::Emptying);
+        let begins = |log: &Log| matches!(log.state, PplState::Clearing | PplState::Emptying);
         self.logs.values().any(begins) || !self.without_memory.is_empty()
     }
 
@@ -245,7 +245,7 @@ impl PartialParityLogs {
         let member = lane.keeper().members().get(id);
         let same = member.is_some_and(|member| member.superblock.device_uuid == log.device_uuid);
         // What is summed ends by itself: until then the memory is in use.
-        if same || matches!(log.state, State::Summing(_)) {
+        if same || matches!(log.state, PplState::Summing(_)) {
             return true;
         }
         self.end(lane, id);
@@ -324,12 +324,12 @@ impl PartialParityLogs {
         let Some(ticket) = self.tickets.remove(&index) else { return };
         for id in ticket.logs {
             let Some(log) = self.logs.get_mut(&id) else { continue };
-            if let State::InPlace(left) = &mut log.state {
+            if let PplState::InPlace(left) = &mut log.state {
                 *left -= 1;
                 if *left == 0 && crate::broken("unit-after-flush") {
-                    log.state = State::Idle;
+                    log.state = PplState::Idle;
                 } else if *left == 0 {
-                    log.state = State::Done;
+                    log.state = PplState::Done;
                 }
             }
             self.advance(lane, id);
@@ -371,14 +371,14 @@ impl PartialParityLogs {
         }
         let Some(log) = self.logs.get_mut(&id) else { return };
         match log.state {
-            State::Clearing => return self.write_unit(lane, id, State::Emptying),
-            State::Recording => {
-                log.state = State::InPlace(log.unit.jobs.len());
+            PplState::Clearing => return self.write_unit(lane, id, PplState::Emptying),
+            PplState::Recording => {
+                log.state = PplState::InPlace(log.unit.jobs.len());
                 for index in log.unit.jobs.clone() {
                     self.recorded(lane, index);
                 }
             }
-            _ => log.state = State::Idle,
+            _ => log.state = PplState::Idle,
         }
         self.begun();
         self.advance(lane, id);
@@ -392,7 +392,7 @@ impl PartialParityLogs {
         outcome: Option<Outcome>,
     ) {
         let Some(log) = self.logs.get_mut(&id) else { return };
-        let State::Summing(left) = &mut log.state else { return };
+        let PplState::Summing(left) = &mut log.state else { return };
         match outcome {
             Some(Outcome::Crc(checksum)) => {
                 log.unit.drafts[usize::from(entry)].entry.checksum = checksum;
@@ -405,7 +405,7 @@ impl PartialParityLogs {
             }
         }
         if *left == 0 {
-            self.write_unit(lane, id, State::Recording);
+            self.write_unit(lane, id, PplState::Recording);
         }
     }
 
@@ -413,7 +413,7 @@ impl PartialParityLogs {
     fn end(&mut self, lane: &mut Lane, id: MemberId) {
         let Some(log) = self.logs.remove(&id) else { return };
         self.free_buffers.push(log.buffer);
-        let being_recorded = matches!(log.state, State::Summing(_) | State::Recording);
+        let being_recorded = matches!(log.state, PplState::Summing(_) | PplState::Recording);
         let jobs = if being_recorded { log.unit.jobs } else { Vec::new() };
         for index in jobs.into_iter().chain(log.waiting.into_iter().map(|(index, _)| index)) {
             self.recorded(lane, index);
@@ -427,7 +427,8 @@ impl PartialParityLogs {
         if log.waiting.is_empty() {
             return;
         }
-        if !lane.keeper().members().live(id) && matches!(log.state, State::Idle | State::Done) {
+        if !lane.keeper().members().live(id) && matches!(log.state, PplState::Idle | PplState::Done)
+        {
             return self.end(lane, id);
         }
         if !lane.keeper().failures_told() && !crate::broken("unit-after-failure") {
@@ -435,11 +436,11 @@ impl PartialParityLogs {
         }
         let rests = self.flushing == 0;
         match log.state {
-            State::Idle if self.begun || crate::broken("log-begins-durable") => {
+            PplState::Idle if self.begun || crate::broken("log-begins-durable") => {
                 self.begin_unit(lane, id);
             }
-            State::Idle if rests && self.unrecorded.is_empty() => self.flush(lane),
-            State::Done if rests => self.flush(lane),
+            PplState::Idle if rests && self.unrecorded.is_empty() => self.flush(lane),
+            PplState::Done if rests => self.flush(lane),
             _ => {}
         }
     }
@@ -447,11 +448,11 @@ impl PartialParityLogs {
     fn begin_unit(&mut self, lane: &mut Lane, id: MemberId) {
         let Some(log) = self.logs.get_mut(&id) else { return };
         let room_bytes = (log.area.sectors * SECTOR_BYTES) as u32 - HEADER_BYTES;
-        log.unit = Unit::take(&mut log.waiting, room_bytes);
+        log.unit = LogUnit::take(&mut log.waiting, room_bytes);
         let sums: Vec<(u16, Compute)> = log.unit.sums(log.buffer).collect();
-        log.state = State::Summing(sums.len());
+        log.state = PplState::Summing(sums.len());
         if sums.is_empty() {
-            return self.write_unit(lane, id, State::Recording);
+            return self.write_unit(lane, id, PplState::Recording);
         }
         for (entry, sum) in sums {
             lane.issue_compute(sum, Owner::PartialParity(PartialParityIo::Entry(id, entry)));
@@ -459,7 +460,7 @@ impl PartialParityLogs {
     }
 
     /// Writes the unit of a log, durably.
-    fn write_unit(&mut self, lane: &mut Lane, id: MemberId, state: State) {
+    fn write_unit(&mut self, lane: &mut Lane, id: MemberId, state: PplState) {
         if !lane.keeper().members().live(id) {
             return self.end(lane, id);
         }
@@ -484,8 +485,8 @@ impl PartialParityLogs {
 
     /// Flushes all members, for all logs whose units are in place.
     fn flush(&mut self, lane: &mut Lane) {
-        for log in self.logs.values_mut().filter(|log| log.state == State::Done) {
-            log.state = State::Flushing;
+        for log in self.logs.values_mut().filter(|log| log.state == PplState::Done) {
+            log.state = PplState::Flushing;
         }
         let members: Vec<MemberId> = lane.keeper().members().holders().collect();
         self.flushing = members.len();
@@ -496,8 +497,8 @@ impl PartialParityLogs {
     }
 
     fn flushed(&mut self, lane: &mut Lane) {
-        for log in self.logs.values_mut().filter(|log| log.state == State::Flushing) {
-            log.state = State::Idle;
+        for log in self.logs.values_mut().filter(|log| log.state == PplState::Flushing) {
+            log.state = PplState::Idle;
         }
         // What was written without before is durable, if no more has come since.
         self.begun |= self.covers_all && !lane.keeper().has_to_resync();

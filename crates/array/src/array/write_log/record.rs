@@ -15,13 +15,13 @@ use crate::{Buf, SECTOR_BYTES};
 /// One page of data, or of a stripe's sums.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    place: Place,
+    place: RecordPlace,
     /// The page; of RAID 6 the second sum's after it.
     pages: Vec<Buf>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum RecordPlace {
     /// Sector of the array.
     Data(u64),
     /// Row of the members.
@@ -37,7 +37,7 @@ impl Record {
 
 /// A write that waits to be recorded.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingWrite {
     pub(super) job: usize,
     pub(super) records: Vec<Record>,
     /// Room is kept for it.
@@ -49,7 +49,7 @@ pub(super) fn records(recorded: Recorded<'_>, lane: &Lane) -> Vec<Record> {
     let Recorded::Write { start, way, .. } = recorded else { return Vec::new() };
     if let Way::Back(pages) = way {
         let data = |page: &LeftPage| Record {
-            place: Place::Data(page.sector(&lane.map)),
+            place: RecordPlace::Data(page.sector(&lane.map)),
             pages: vec![page.buf],
         };
         return pages.iter().map(data).collect();
@@ -70,7 +70,7 @@ pub(super) fn records(recorded: Recorded<'_>, lane: &Lane) -> Vec<Record> {
             let sector = lane.map.data_sector(row, *strip);
             let contents = buf.map_or(Contents::Zeroes, Contents::Buf);
             records.extend((0..pages).map(|number| Record {
-                place: Place::Data(sector + u64::from(number) * BLOCK_SECTORS),
+                place: RecordPlace::Data(sector + u64::from(number) * BLOCK_SECTORS),
                 pages: vec![page(contents, number)],
             }));
         }
@@ -80,7 +80,7 @@ pub(super) fn records(recorded: Recorded<'_>, lane: &Lane) -> Vec<Record> {
             *way != Way::Destage || lane.dirty.has_row(start, row)
         };
         sums.extend((0..pages).filter(tells).map(|number| Record {
-            place: Place::Sums(row + u64::from(number) * BLOCK_SECTORS),
+            place: RecordPlace::Sums(row + u64::from(number) * BLOCK_SECTORS),
             pages: change.sums.iter().map(|contents| page(*contents, number)).collect(),
         }));
     }
@@ -119,7 +119,7 @@ impl Records {
     /// Takes of those that wait as many as fit into so many blocks, and into the ring: `room` tells
     /// whether it has so many sectors, for a write for which room is kept or for another.
     pub(super) fn take(
-        waiting: &mut VecDeque<Waiting>,
+        waiting: &mut VecDeque<WaitingWrite>,
         most_blocks: usize,
         room: impl Fn(u64, bool) -> bool,
     ) -> Self {
@@ -145,7 +145,7 @@ impl Records {
     /// Pages of data for these sectors, in a strip.
     pub(super) fn of_data(sectors: &[u64], strip: Buf) -> Self {
         let record = |(number, sector): (u32, &u64)| Record {
-            place: Place::Data(*sector),
+            place: RecordPlace::Data(*sector),
             pages: vec![strip.slice(number * BLOCK_BYTES, BLOCK_BYTES)],
         };
         let records: Vec<Record> = (0..).zip(sectors).map(record).collect();
@@ -197,8 +197,8 @@ impl Records {
             for record in records.by_ref().take(*count) {
                 let checksums = crcs.by_ref().take(record.pages.len()).collect();
                 payloads.push(match record.place {
-                    Place::Data(sector) => Payload::Data { sector, checksums },
-                    Place::Sums(sector) => Payload::Parity { sector, checksums },
+                    RecordPlace::Data(sector) => Payload::Data { sector, checksums },
+                    RecordPlace::Sums(sector) => Payload::Parity { sector, checksums },
                 });
                 for page in &record.pages {
                     append(&mut contents, position, *page);
@@ -258,15 +258,15 @@ mod tests {
     fn records(count: u64, pages: usize) -> Vec<Record> {
         let page = |number: u64| Buf { offset: number * 10_000, len: BLOCK_BYTES };
         let record = |number| Record {
-            place: Place::Data(number * BLOCK_SECTORS),
+            place: RecordPlace::Data(number * BLOCK_SECTORS),
             pages: vec![page(number); pages],
         };
         (0..count).map(record).collect()
     }
 
-    fn waiting<const N: usize>(writes: [Vec<Record>; N]) -> VecDeque<Waiting> {
+    fn waiting<const N: usize>(writes: [Vec<Record>; N]) -> VecDeque<WaitingWrite> {
         let writes = writes.into_iter().enumerate();
-        writes.map(|(job, records)| Waiting { job, records, kept_for: false }).collect()
+        writes.map(|(job, records)| WaitingWrite { job, records, kept_for: false }).collect()
     }
 
     #[test]

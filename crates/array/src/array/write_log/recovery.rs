@@ -19,9 +19,9 @@ use crate::action::{Action, Compute, Inputs, Outcome};
 use crate::assemble::StartLog;
 use crate::format::journal::BLOCK_SECTORS;
 use crate::keeper::{LaneReport, UNIT_SECTORS};
-use crate::log::journal::Page;
+use crate::log::journal::JournalPage;
 use crate::log::ppl::PplFix;
-use crate::plan::{MemberIo, Next, Plan, Rows, Run, Strips};
+use crate::plan::{MemberIo, Plan, PlanNext, Rows, Run, ScratchStrips};
 use crate::{Buf, IoOp, MemberId, Role};
 
 /// Steps under way at most.
@@ -29,7 +29,7 @@ const MOST_STEPS: usize = 8;
 
 /// A piece of work.
 #[derive(Debug)]
-enum Work {
+enum RecoveryWork {
     /// Parity of some rows.
     Fix(PplFix),
     /// Pages that lie behind one another, in the journal and on a member.
@@ -38,15 +38,15 @@ enum Work {
 
 /// A piece of work under way.
 #[derive(Debug)]
-struct Step {
+struct RecoveryStep {
     run: Run,
-    strips: Strips,
+    strips: ScratchStrips,
     /// Where a read-only array is to find what is not written.
     patch: Option<(MemberId, u64, Buf)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RecoveryStage {
     InPlace,
     Flushing(usize),
     Done,
@@ -55,24 +55,24 @@ enum Stage {
 /// The work that is left and what is under way. [`advance`](Self::advance) takes it further,
 /// [`answered`](Self::answered) takes in answers, until it [is done](Self::is_done).
 #[derive(Debug)]
-pub(in super::super) struct Recovery {
-    stage: Stage,
+pub(in super::super) struct LogRecovery {
+    stage: RecoveryStage,
     /// The next one is last.
-    work: Vec<Work>,
-    steps: Slab<Step>,
+    work: Vec<RecoveryWork>,
+    steps: Slab<RecoveryStep>,
     /// All parity fits when this is done, and nothing has failed.
     closes: bool,
     /// Set when data that the journal has recorded cannot be read.
     pub(in super::super) broken: bool,
 }
 
-impl Recovery {
+impl LogRecovery {
     /// Lists the work that this log asks for.
     pub(in super::super) fn new(log: &StartLog, lane: &Lane) -> Self {
         let (work, closes) = match log {
             StartLog::None => (Vec::new(), false),
             StartLog::PartialParity { fixes, closed, .. } => {
-                (fixes.iter().cloned().map(Work::Fix).collect(), *closed)
+                (fixes.iter().cloned().map(RecoveryWork::Fix).collect(), *closed)
             }
             StartLog::Journal { member, scan } => {
                 let start = lane.keeper().members().get(*member);
@@ -81,11 +81,11 @@ impl Recovery {
             }
         };
         let work = if crate::broken("replay-before-serving") { Vec::new() } else { work };
-        Self { stage: Stage::InPlace, work, steps: Slab::new(), closes, broken: false }
+        Self { stage: RecoveryStage::InPlace, work, steps: Slab::new(), closes, broken: false }
     }
 
     pub(in super::super) fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == RecoveryStage::Done
     }
 
     /// Scratch of the steps under way.
@@ -96,26 +96,32 @@ impl Recovery {
 
     /// Begins what can be begun.
     pub(in super::super) fn advance(&mut self, lane: &mut Lane, overlay: &mut Overlay) {
-        while self.stage == Stage::InPlace && self.steps.len() < MOST_STEPS {
+        while self.stage == RecoveryStage::InPlace && self.steps.len() < MOST_STEPS {
             let Some(work) = self.work.last() else { break };
             let strips = match work {
-                Work::Fix(fix) => fix.data.len() + 1,
-                Work::Copy { .. } => 1,
+                RecoveryWork::Fix(fix) => fix.data.len() + 1,
+                RecoveryWork::Copy { .. } => 1,
             };
             let Some(strips) = lane.pool.take(strips) else { break };
             let Some(work) = self.work.pop() else { break };
             self.begin(lane, overlay, work, strips);
         }
-        if self.stage == Stage::InPlace && self.work.is_empty() && self.steps.is_empty() {
+        if self.stage == RecoveryStage::InPlace && self.work.is_empty() && self.steps.is_empty() {
             self.flush(lane);
         }
     }
 
-    fn begin(&mut self, lane: &mut Lane, overlay: &mut Overlay, work: Work, strips: Strips) {
+    fn begin(
+        &mut self,
+        lane: &mut Lane,
+        overlay: &mut Overlay,
+        work: RecoveryWork,
+        strips: ScratchStrips,
+    ) {
         let read_only = lane.keeper().is_read_only();
         let planned = match work {
-            Work::Fix(fix) => plan_fix(lane, &fix, &strips),
-            Work::Copy { journal, sector, role, row, sectors } if read_only => {
+            RecoveryWork::Fix(fix) => plan_fix(lane, &fix, &strips),
+            RecoveryWork::Copy { journal, sector, role, row, sectors } if read_only => {
                 let view = lane.keeper().members().view(role, row, sectors.into(), &[]);
                 if let Some(place) = view.writers[0] {
                     let patch = Patch::Journal { member: journal, sector };
@@ -123,7 +129,7 @@ impl Recovery {
                 }
                 None
             }
-            Work::Copy { journal, sector, role, row, sectors } => {
+            RecoveryWork::Copy { journal, sector, role, row, sectors } => {
                 plan_copy(lane, journal, sector, role, row, sectors, strips[0])
             }
         };
@@ -136,7 +142,7 @@ impl Recovery {
             });
             plan.writes.clear();
         }
-        let step = self.steps.insert(Step { run: Run::new(plan), strips, patch });
+        let step = self.steps.insert(RecoveryStep { run: Run::new(plan), strips, patch });
         self.go_on(lane, step);
     }
 
@@ -158,7 +164,7 @@ impl Recovery {
                 self.steps[step].run.answered(outcome.unwrap_or(Outcome::Done));
                 self.go_on(lane, step);
             }
-            (RecoveryIo::Flush, Stage::Flushing(left)) => {
+            (RecoveryIo::Flush, RecoveryStage::Flushing(left)) => {
                 *left -= 1;
                 if *left == 0 {
                     self.finish(lane);
@@ -187,16 +193,16 @@ impl Recovery {
         loop {
             let step = &mut self.steps[index];
             match step.run.advance() {
-                Next::Wait => return,
-                Next::Read(which) => {
+                PlanNext::Wait => return,
+                PlanNext::Read(which) => {
                     for MemberIo { member, op } in step.run.plan().reads[which].iter().copied() {
                         lane.issue(member, op, Owner::Recovery(RecoveryIo::Step(index)));
                     }
                 }
-                Next::Compute(compute) => {
+                PlanNext::Compute(compute) => {
                     lane.issue_compute(compute, Owner::Recovery(RecoveryIo::Step(index)));
                 }
-                Next::Write => {
+                PlanNext::Write => {
                     for MemberIo { member, op } in step.run.plan().writes.clone() {
                         if self.broken || !lane.keeper().members().live(member) {
                             step.run.answered(Outcome::Done);
@@ -205,7 +211,7 @@ impl Recovery {
                         }
                     }
                 }
-                Next::Done | Next::Failed => return self.end_step(lane, index),
+                PlanNext::Done | PlanNext::Failed => return self.end_step(lane, index),
             }
         }
     }
@@ -225,7 +231,7 @@ impl Recovery {
             return self.finish(lane);
         }
         let members: Vec<MemberId> = lane.keeper().members().holders().collect();
-        self.stage = Stage::Flushing(members.len());
+        self.stage = RecoveryStage::Flushing(members.len());
         for member in members {
             lane.issue(member, IoOp::Flush, Owner::Recovery(RecoveryIo::Flush));
         }
@@ -233,7 +239,7 @@ impl Recovery {
 
     /// All that the log tells is in place and durable.
     fn finish(&mut self, lane: &mut Lane) {
-        self.stage = Stage::Done;
+        self.stage = RecoveryStage::Done;
         if self.closes {
             lane.report(LaneReport::NothingToResync);
         }
@@ -282,20 +288,21 @@ fn plan_copy(
     let view = lane.keeper().members().view(role, row, sectors.into(), &[]);
     view.writers[0]?;
     let mut plan = Plan::default();
-    let from = crate::plan::Place { member: journal, sector };
+    let from = crate::plan::MemberPlace { member: journal, sector };
     plan.read(from, rows, strip);
     plan.write(&view, rows, rows.of(strip), false);
     Some(plan)
 }
 
 /// Pages that lie behind one another are copied together. `start`: of the journal on its device.
-fn copies(pages: &[Page], journal: MemberId, start: u64) -> Vec<Work> {
+fn copies(pages: &[JournalPage], journal: MemberId, start: u64) -> Vec<RecoveryWork> {
     let mut pages = pages.to_vec();
     pages.sort_unstable_by_key(|page| (page.role, page.row));
-    let mut copies: Vec<Work> = Vec::new();
-    for Page { role, row, position } in pages {
+    let mut copies: Vec<RecoveryWork> = Vec::new();
+    for JournalPage { role, row, position } in pages {
         let from = start + position;
-        if let Some(Work::Copy { sector, role: last, row: first, sectors, .. }) = copies.last_mut()
+        if let Some(RecoveryWork::Copy { sector, role: last, row: first, sectors, .. }) =
+            copies.last_mut()
         {
             let behind = u64::from(*sectors);
             let fits = *last == role && *first + behind == row && *sector + behind == from;
@@ -305,7 +312,7 @@ fn copies(pages: &[Page], journal: MemberId, start: u64) -> Vec<Work> {
             }
         }
         let sectors = BLOCK_SECTORS as u32;
-        copies.push(Work::Copy { journal, sector: from, role, row, sectors });
+        copies.push(RecoveryWork::Copy { journal, sector: from, role, row, sectors });
     }
     copies
 }

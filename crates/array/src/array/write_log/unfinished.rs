@@ -10,7 +10,7 @@ use super::record::Records;
 use super::ring::Ring;
 use crate::format::journal::BLOCK_BYTES;
 use crate::log::journal::MOVED_PAGES;
-use crate::plan::Place;
+use crate::plan::MemberPlace;
 use crate::{Buf, IoOp};
 
 /// Data that was recorded without parity. Some is [read](Self::read_some) and
@@ -33,7 +33,7 @@ pub(in super::super) struct UnfinishedPage {
     /// Sector of the array.
     pub(in super::super) sector: u64,
     /// Where it lies on the journal's device.
-    pub(in super::super) place: Place,
+    pub(in super::super) place: MemberPlace,
     /// The batch that it is in.
     pub(in super::super) batch: u64,
 }
@@ -87,7 +87,7 @@ impl Unfinished {
         let count = sectors.len();
         let positions = records.blocks(ring).into_iter().flat_map(|block| block.pages());
         for (sector, position) in sectors.into_iter().zip(positions) {
-            let place = Place { member: ring.member, sector: ring.start + position };
+            let place = MemberPlace { member: ring.member, sector: ring.start + position };
             self.new.push_back(UnfinishedPage { sector, place, batch });
         }
         count

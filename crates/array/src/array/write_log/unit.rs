@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use smallvec::smallvec;
 
 use super::super::lane::Lane;
-use super::super::map::Map;
+use super::super::map::ArrayMap;
 use super::super::recording::Recorded;
 use super::change::{Change, Contents, changes};
 use crate::action::{Compute, Inputs};
@@ -27,12 +27,12 @@ pub(super) struct Draft {
 
 /// Writes that are recorded at once, each with its entries.
 #[derive(Debug, Default)]
-pub(super) struct Unit {
+pub(super) struct LogUnit {
     pub(super) jobs: Vec<usize>,
     pub(super) drafts: Vec<Draft>,
 }
 
-impl Unit {
+impl LogUnit {
     /// Takes of those that wait as many as fit.
     pub(super) fn take(waiting: &mut VecDeque<(usize, Vec<Draft>)>, room_bytes: u32) -> Self {
         let room_bytes = room_bytes.min(MAX_PARITY_BYTES);
@@ -98,7 +98,7 @@ pub(super) fn holders(
 }
 
 /// Where the rows of a write begin, and the role that holds their parity.
-fn parity_role(recorded: Recorded<'_>, map: &Map) -> Option<(u64, Role)> {
+fn parity_role(recorded: Recorded<'_>, map: &ArrayMap) -> Option<(u64, Role)> {
     let start = match recorded {
         Recorded::Write { start, .. } | Recorded::Zeroes { start, .. } => start,
         Recorded::Rebuilt { .. } => return None,
@@ -117,7 +117,7 @@ pub(super) fn drafts(recorded: Recorded<'_>, lane: &Lane) -> Vec<Draft> {
 
 /// The entry of one change. The partial parity is what the strips that do not change add up to:
 /// the new parity without the new data.
-fn draft(change: &Change, start: u64, map: &Map, role: Role, zero: Buf) -> Option<Draft> {
+fn draft(change: &Change, start: u64, map: &ArrayMap, role: Role, zero: Buf) -> Option<Draft> {
     let parity = *change.sums.first()?;
     let (first, _) = *change.data.first()?;
     let strips = change.data.len() as u32;
@@ -157,23 +157,23 @@ mod tests {
     #[test]
     fn a_unit_has_as_many_writes_as_fit() {
         let mut writes = waiting(&[(1, 4096), (2, 2048), (1, 8192), (1, 512)]);
-        assert_eq!(Unit::take(&mut writes, 8192).jobs, [0, 1]);
+        assert_eq!(LogUnit::take(&mut writes, 8192).jobs, [0, 1]);
         // In their order: a smaller one does not go before.
-        assert_eq!(Unit::take(&mut writes, 8192).jobs, [2]);
-        assert_eq!(Unit::take(&mut writes, 8192).jobs, [3]);
-        assert!(Unit::take(&mut writes, 8192).jobs.is_empty());
+        assert_eq!(LogUnit::take(&mut writes, 8192).jobs, [2]);
+        assert_eq!(LogUnit::take(&mut writes, 8192).jobs, [3]);
+        assert!(LogUnit::take(&mut writes, 8192).jobs.is_empty());
         // An area may have more room than a unit.
         let mut writes = waiting(&[(1, 100 << 10), (1, 28 << 10), (1, 512)]);
-        assert_eq!(Unit::take(&mut writes, 1 << 20).jobs, [0, 1]);
+        assert_eq!(LogUnit::take(&mut writes, 1 << 20).jobs, [0, 1]);
         // Entries without partial parity take room in the header alone.
         let mut writes = waiting(&[(100, 0), (48, 0), (1, 0)]);
-        assert_eq!(Unit::take(&mut writes, 8192).jobs, [0, 1]);
+        assert_eq!(LogUnit::take(&mut writes, 8192).jobs, [0, 1]);
     }
 
     #[test]
     fn partial_parity_lies_in_the_order_of_entries() {
         let mut writes = waiting(&[(1, 4096), (1, 0), (1, 512)]);
-        let unit = Unit::take(&mut writes, 8192);
+        let unit = LogUnit::take(&mut writes, 8192);
         let buffer = Buf { offset: 1000, len: BUFFER_BYTES };
         let output = |entry| unit.output(buffer, entry);
         assert_eq!(output(0), Some(Buf { offset: 1000 + 4096, len: 4096 }));

@@ -51,7 +51,7 @@ fn push(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
 
 /// The part of a unit that has been moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum MovedUnit {
     All,
     Some,
     None,
@@ -62,7 +62,7 @@ enum Unit {
 }
 
 /// Blocks of a stripe of the new map: as many rows as there are blocks in a strip.
-pub(super) struct Part {
+pub(super) struct CodePart {
     /// Array sector and content of each data strip.
     pub(super) data: Vec<(u64, Vec<u8>)>,
     /// A bit for each row in which P and Q are right.
@@ -75,7 +75,7 @@ pub(super) struct Part {
     sector: u64,
 }
 
-impl Part {
+impl CodePart {
     /// Returns whether this row has been moved.
     pub(super) const fn is_moved(&self, row: usize) -> bool {
         self.right & !self.blank & !self.either & 1 << row != 0
@@ -100,10 +100,10 @@ impl Halfway {
         while let Some(unit) = self.numbers.next_unit(at) {
             at = unit.end;
             match maps.moved(&unit)? {
-                Unit::All | Unit::Blank => front = at,
+                MovedUnit::All | MovedUnit::Blank => front = at,
                 // If a later one was moved, so was this.
-                Unit::Either => {}
-                Unit::Some | Unit::None => break,
+                MovedUnit::Either => {}
+                MovedUnit::Some | MovedUnit::None => break,
             }
         }
         let mut units = Vec::new();
@@ -115,17 +115,19 @@ impl Halfway {
             units.push((maps.moved(&unit)?, unit));
         }
         // Behind the last that was begun is the one that may just have been.
-        let is_begun = |(moved, _): &(Unit, Range<u64>)| matches!(moved, Unit::All | Unit::Some);
+        let is_begun = |(moved, _): &(MovedUnit, Range<u64>)| {
+            matches!(moved, MovedUnit::All | MovedUnit::Some)
+        };
         let begun = units.iter().rposition(is_begun).map_or(0, |last| last + 1);
-        let is_not = |(moved, _): &(Unit, Range<u64>)| *moved == Unit::None;
+        let is_not = |(moved, _): &(MovedUnit, Range<u64>)| *moved == MovedUnit::None;
         let last = units[begun..].iter().position(is_not).unwrap_or(0);
         let mut code = Code::default();
         for (moved, unit) in units.into_iter().take(begun + last + 1) {
             match moved {
-                Unit::All => push(&mut code.moved, unit),
-                Unit::Either => push(&mut code.torn, unit),
-                Unit::Some | Unit::None => maps.divide(&unit, &mut code),
-                Unit::Blank => {}
+                MovedUnit::All => push(&mut code.moved, unit),
+                MovedUnit::Either => push(&mut code.torn, unit),
+                MovedUnit::Some | MovedUnit::None => maps.divide(&unit, &mut code),
+                MovedUnit::Blank => {}
             }
         }
         self.front = front;
@@ -135,7 +137,7 @@ impl Halfway {
 
 impl Maps<'_, '_> {
     /// Returns how much of this unit has been moved.
-    fn moved(&mut self, unit: &Range<u64>) -> Option<Unit> {
+    fn moved(&mut self, unit: &Range<u64>) -> Option<MovedUnit> {
         let mut right = false;
         let mut wrong = false;
         let mut either = false;
@@ -146,11 +148,11 @@ impl Maps<'_, '_> {
             either |= told & part.right & part.either != 0;
         })?;
         Some(match (right, wrong) {
-            (true, false) => Unit::All,
-            (true, true) => Unit::Some,
-            (false, true) => Unit::None,
-            (false, false) if either => Unit::Either,
-            (false, false) => Unit::Blank,
+            (true, false) => MovedUnit::All,
+            (true, true) => MovedUnit::Some,
+            (false, true) => MovedUnit::None,
+            (false, false) if either => MovedUnit::Either,
+            (false, false) => MovedUnit::Blank,
         })
     }
 
@@ -226,7 +228,11 @@ impl Maps<'_, '_> {
 
     /// The stripes of the new map in this range of the array, in parts; `None` where one of them
     /// cannot be read.
-    pub(super) fn parts(&mut self, range: &Range<u64>, each: &mut dyn FnMut(&Part)) -> Option<()> {
+    pub(super) fn parts(
+        &mut self,
+        range: &Range<u64>,
+        each: &mut dyn FnMut(&CodePart),
+    ) -> Option<()> {
         let chunk = u64::from(self.numbers.new.chunk_sectors());
         let stripe_sectors = chunk * u64::from(self.numbers.new.data_disks());
         let mut at = range.start / stripe_sectors * chunk;
@@ -239,7 +245,7 @@ impl Maps<'_, '_> {
         Some(())
     }
 
-    fn part(&mut self, stripe: u64, offset: u64, sectors: u64) -> Option<Part> {
+    fn part(&mut self, stripe: u64, offset: u64, sectors: u64) -> Option<CodePart> {
         let map = &self.numbers.new;
         let chunk = u64::from(map.chunk_sectors());
         let sector = stripe * chunk + offset;
@@ -264,11 +270,17 @@ impl Maps<'_, '_> {
         let blank = (0..rows).filter(|row| is_blank(*row)).map(|row| 1 << row).sum();
         let either = (0..rows as u64).filter(|row| self.is_either(sector + row * BLOCK_SECTORS));
         let either = either.map(|row| 1 << row).sum();
-        Some(Part { either, data, right: !(checked.p_differs | checked.q_differs), blank, sector })
+        Some(CodePart {
+            either,
+            data,
+            right: !(checked.p_differs | checked.q_differs),
+            blank,
+            sector,
+        })
     }
 }
 
-impl Part {
+impl CodePart {
     /// A bit for each row.
     fn rows(&self) -> u64 {
         let rows = self.data.first().map_or(0, |(_, strip)| strip.chunks(BLOCK_BYTES).len());

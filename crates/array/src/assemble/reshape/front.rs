@@ -32,7 +32,7 @@ const MOST_UNITS: u64 = 1 << 16;
 
 /// Comparison of the two maps for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum UnitComparison {
     /// The same.
     Twice,
     /// The same, but so would much else: sectors that are all alike.
@@ -137,9 +137,9 @@ impl Halfway {
         let told = self.front;
         let mut maps = Maps::of(self, read)?;
         let fallback = match maps.is_kept_before(told) {
-            Unit::Twice => return maps.run_end(told).map(Front::Seen),
-            Unit::Bland => Some(Front::Unseen),
-            Unit::Once | Unit::Hidden => None,
+            UnitComparison::Twice => return maps.run_end(told).map(Front::Seen),
+            UnitComparison::Bland => Some(Front::Unseen),
+            UnitComparison::Once | UnitComparison::Hidden => None,
         };
         let mut at = told;
         let mut all_tell = maps.kept(told).next().is_none();
@@ -150,19 +150,19 @@ impl Halfway {
         for _ in 0..self.most_units() {
             let Some(unit) = self.numbers.next_unit(at) else { break };
             let found = maps.compare(&unit);
-            if is_alike && found == Unit::Once {
+            if is_alike && found == UnitComparison::Once {
                 ends.push(at);
             }
-            is_alike = found == Unit::Bland;
-            is_hidden |= found == Unit::Hidden;
+            is_alike = found == UnitComparison::Bland;
+            is_hidden |= found == UnitComparison::Hidden;
             at = self.numbers.beyond(&unit);
             match found {
-                Unit::Twice => {
+                UnitComparison::Twice => {
                     let front = maps.run_end(at)?;
                     return maps.is_all_kept(front, told).then_some(Front::Seen(front));
                 }
-                Unit::Bland | Unit::Hidden => all_tell = false,
-                Unit::Once => {}
+                UnitComparison::Bland | UnitComparison::Hidden => all_tell = false,
+                UnitComparison::Once => {}
             }
         }
         ends.extend(is_alike.then_some(at));
@@ -263,13 +263,13 @@ impl Maps<'_, '_> {
 
     /// Looks whether the front was here when the array stopped, or not much further. Programs may
     /// have written to what had been moved, and so to the new map alone.
-    fn is_kept_before(&mut self, front: u64) -> Unit {
-        let mut found = Unit::Bland;
+    fn is_kept_before(&mut self, front: u64) -> UnitComparison {
+        let mut found = UnitComparison::Bland;
         for unit in self.kept(front) {
             match self.compare(&unit) {
-                Unit::Twice => return Unit::Twice,
-                Unit::Once | Unit::Hidden => found = Unit::Once,
-                Unit::Bland => {}
+                UnitComparison::Twice => return UnitComparison::Twice,
+                UnitComparison::Once | UnitComparison::Hidden => found = UnitComparison::Once,
+                UnitComparison::Bland => {}
             }
         }
         found
@@ -283,7 +283,7 @@ impl Maps<'_, '_> {
             if backwards { unit.end <= told } else { unit.start >= told }
         };
         let mut kept = self.kept(front).take_while(beyond);
-        kept.all(|unit| self.compare(&unit) != Unit::Once)
+        kept.all(|unit| self.compare(&unit) != UnitComparison::Once)
     }
 
     /// The end of what is there twice from here on, if that can be told.
@@ -291,9 +291,9 @@ impl Maps<'_, '_> {
         let mut at = from;
         while let Some(unit) = self.numbers.next_unit(at) {
             match self.compare(&unit) {
-                Unit::Once => break,
-                Unit::Hidden => return None,
-                Unit::Twice | Unit::Bland => {}
+                UnitComparison::Once => break,
+                UnitComparison::Hidden => return None,
+                UnitComparison::Twice | UnitComparison::Bland => {}
             }
             at = self.numbers.beyond(&unit);
         }
@@ -311,8 +311,8 @@ impl Maps<'_, '_> {
     }
 
     /// Compares what both maps give here, as far as members are there.
-    fn compare(&mut self, range: &Range<u64>) -> Unit {
-        let mut found = Unit::Bland;
+    fn compare(&mut self, range: &Range<u64>) -> UnitComparison {
+        let mut found = UnitComparison::Bland;
         let mut hidden = false;
         let mut at = range.start;
         while at < range.end {
@@ -322,17 +322,17 @@ impl Maps<'_, '_> {
             let new = self.data(Side::New, at, sectors);
             if let (Some(old), Some(new)) = (old, new) {
                 if old != new {
-                    return Unit::Once;
+                    return UnitComparison::Once;
                 }
                 if tells(&old) {
-                    found = Unit::Twice;
+                    found = UnitComparison::Twice;
                 }
             } else {
                 hidden = true;
             }
             at += sectors;
         }
-        if hidden && found == Unit::Bland { Unit::Hidden } else { found }
+        if hidden && found == UnitComparison::Bland { UnitComparison::Hidden } else { found }
     }
 
     /// Sectors of the array, by this map; not beyond the chunk.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::described::{Described, DescribedMember};
-use super::super::{Config, Piece, Pieces};
+use super::super::{ArrayPiece, Config, Pieces};
 use super::maps::Side;
 use super::{Backup, Halfway};
 use crate::Refusal;
@@ -13,7 +13,7 @@ use crate::level::{Layout, Level};
 
 /// Source of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source<'a> {
+enum PieceSource<'a> {
     Map(Side),
     Backup(&'a Backup),
 }
@@ -26,20 +26,20 @@ impl Halfway {
     /// and `force` was not asked for.
     pub fn pieces(&self) -> Result<Pieces, Refusal> {
         self.check_backup()?;
-        let piece = |(range, source): (Range<u64>, Source<'_>)| match source {
-            Source::Map(side) => {
+        let piece = |(range, source): (Range<u64>, PieceSource<'_>)| match source {
+            PieceSource::Map(side) => {
                 let mut array = self.config(side).map_err(Clone::clone)?.clone();
                 let name = if side == Side::Old { "old-map" } else { "new-map" };
                 array.superblock.set_name = Superblock::name_field(name);
                 let array_sectors = self.numbers.map(side).array_sectors();
-                Ok(Piece { array, array_sectors, part: range })
+                Ok(ArrayPiece { array, array_sectors, part: range })
             }
-            Source::Backup(backup) => {
+            PieceSource::Backup(backup) => {
                 let mut array = backup_array(backup)?;
                 array.superblock.set_uuid = self.superblock.set_uuid;
                 let start = range.start - backup.array.start;
                 let part = start..start + (range.end - range.start);
-                Ok(Piece { array, array_sectors: backup.sectors(), part })
+                Ok(ArrayPiece { array, array_sectors: backup.sectors(), part })
             }
         };
         let pieces = self.sources().into_iter().map(piece).collect::<Result<_, Refusal>>()?;
@@ -47,7 +47,7 @@ impl Halfway {
     }
 
     /// The ranges of the array in order, and where each comes from.
-    fn sources(&self) -> Vec<(Range<u64>, Source<'_>)> {
+    fn sources(&self) -> Vec<(Range<u64>, PieceSource<'_>)> {
         let size = self.numbers.size_sectors();
         let moved = self.code.iter().flat_map(|code| &code.moved);
         let ranges = self.backups.iter().map(|backup| &backup.array).chain(moved);
@@ -56,7 +56,7 @@ impl Halfway {
         cuts.retain(|cut| *cut <= size);
         cuts.sort_unstable();
         cuts.dedup();
-        let mut sources: Vec<(Range<u64>, Source<'_>)> = Vec::new();
+        let mut sources: Vec<(Range<u64>, PieceSource<'_>)> = Vec::new();
         for cut in cuts.windows(2) {
             let source = self.source(cut[0]);
             match sources.last_mut() {
@@ -68,15 +68,15 @@ impl Halfway {
     }
 
     /// Returns the source of what lies on this sector.
-    fn source(&self, at: u64) -> Source<'_> {
+    fn source(&self, at: u64) -> PieceSource<'_> {
         if let Some(backup) = self.backups.iter().find(|backup| backup.array.contains(&at)) {
-            return Source::Backup(backup);
+            return PieceSource::Backup(backup);
         }
         let (before, behind) = self.numbers.sides();
         if self.code.as_ref().is_some_and(|code| code.is_moved(at)) {
-            return Source::Map(Side::New);
+            return PieceSource::Map(Side::New);
         }
-        Source::Map(if at < self.front { before } else { behind })
+        PieceSource::Map(if at < self.front { before } else { behind })
     }
 }
 

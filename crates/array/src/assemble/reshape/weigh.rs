@@ -15,7 +15,7 @@ use crate::{Refusal, SECTOR_BYTES};
 
 /// Findings about the backups.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct BackupFindings {
     /// Something that was moved is in them as the new map has it, and not as the old one has it.
     before: bool,
     /// Something that was moved is not in them.
@@ -104,8 +104,8 @@ impl Halfway {
     }
 
     /// Compares each block that parity says was moved.
-    fn found_by_code(&self, read: &mut ReadMember<'_>) -> Found {
-        let mut found = Found::default();
+    fn found_by_code(&self, read: &mut ReadMember<'_>) -> BackupFindings {
+        let mut found = BackupFindings::default();
         for backup in self.backups.iter().chain(&self.done) {
             let mut moved = Vec::new();
             let Some(mut maps) = Maps::of(self, read) else { break };
@@ -134,7 +134,7 @@ impl Halfway {
         if !self.has_backup || !self.needs_backup() {
             return None;
         }
-        let mut found = Found::default();
+        let mut found = BackupFindings::default();
         let mut backups: Vec<&Backup> = self.backups.iter().chain(&self.done).collect();
         backups.sort_unstable_by_key(|backup| backup.array.end);
         for backup in &backups {
@@ -149,8 +149,13 @@ impl Halfway {
         Some(self.unknown())
     }
 
-    fn found_by_maps(&self, backup: &Backup, so_far: Found, read: &mut ReadMember<'_>) -> Found {
-        let mut found = Found { to_the_end: false, ..so_far };
+    fn found_by_maps(
+        &self,
+        backup: &Backup,
+        so_far: BackupFindings,
+        read: &mut ReadMember<'_>,
+    ) -> BackupFindings {
+        let mut found = BackupFindings { to_the_end: false, ..so_far };
         let run = |at| self.numbers.old.run(at).min(self.numbers.new.run(at));
         let mut at = backup.array.start;
         while at < backup.array.end {

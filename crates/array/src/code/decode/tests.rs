@@ -1,6 +1,6 @@
 use super::*;
 use crate::Role;
-use crate::code::{Equation, Kind};
+use crate::code::{BlockKind, Equation};
 
 /// P, or P and Q, over as many strips as there are coefficients.
 fn code(parities: u16, q_coefs: &[u8]) -> StripeCode {
@@ -12,8 +12,8 @@ fn code(parities: u16, q_coefs: &[u8]) -> StripeCode {
         kind,
         terms: data.iter().zip(coefs).map(|(&cell, coef)| Term { cell, coef }).collect(),
     };
-    let p = sum(Role(width), Kind::Parity, &mut std::iter::repeat(1));
-    let q = sum(Role(width + 1), Kind::Q, &mut q_coefs.iter().copied());
+    let p = sum(Role(width), BlockKind::Parity, &mut std::iter::repeat(1));
+    let q = sum(Role(width + 1), BlockKind::Q, &mut q_coefs.iter().copied());
     let equations = [p, q].into_iter().take(parities.into()).collect();
     StripeCode::new(width + parities, 1, data.clone(), equations)
 }
@@ -116,7 +116,7 @@ fn what_can_come_back_does_when_something_else_cannot() {
     let cell = |node| Cell { row: 0, node: Role(node) };
     let copy = |of, node| {
         let terms = vec![Term { cell: cell(of), coef: 1 }];
-        Equation { parity: cell(node), kind: Kind::Copy, terms }
+        Equation { parity: cell(node), kind: BlockKind::Copy, terms }
     };
     let code = StripeCode::new(4, 1, vec![cell(0), cell(2)], vec![copy(0, 1), copy(2, 3)]);
     let lost = [cell(0), cell(2), cell(3)];

@@ -18,7 +18,7 @@ const EIGHTHS: u64 = 7;
 
 /// The stage of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum CopyStage {
     /// A pass is due, or under way.
     Due,
     /// Little is left.
@@ -33,7 +33,7 @@ enum Stage {
 pub(in crate::keeper) struct Copying {
     pub(super) old: MemberId,
     pub(super) role: Role,
-    stage: Stage,
+    stage: CopyStage,
     /// Ranges of sync space that the new member lacks, except for what is being written.
     pub(in crate::keeper) lacks: Ranges,
     /// Size of the ranges that were lacking when the pass began.
@@ -49,7 +49,7 @@ impl Copying {
         let mut lacks = Ranges::default();
         lacks.insert(0, core.space.sync_sectors());
         let before = lacks.sectors();
-        Self { old, role, stage: Stage::Due, lacks, before }
+        Self { old, role, stage: CopyStage::Due, lacks, before }
     }
 
     /// Checks that a member can be copied to another one while it serves. Returns its role.
@@ -85,7 +85,7 @@ impl Copying {
 
     /// Returns whether the new member has all but a little that the bitmap marks.
     pub(in crate::keeper) fn little_is_left(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == CopyStage::Done
     }
 
     /// Returns whether the old member may be done without. If not, the copy goes on.
@@ -93,7 +93,7 @@ impl Copying {
         let whole = core.members.degraded() == 0 && !core.metadata.has_to_resync();
         let may = whole && !core.service.metadata_frozen();
         if !may {
-            self.stage = Stage::Due;
+            self.stage = CopyStage::Due;
         }
         may
     }
@@ -108,7 +108,7 @@ impl Copying {
     /// Returns whether a pass is to begin.
     pub(super) fn is_due(&self, core: &Core) -> bool {
         let whole = core.members.degraded() == 0 && !core.metadata.has_to_resync();
-        whole && self.stage == Stage::Due
+        whole && self.stage == CopyStage::Due
     }
 
     /// The range of sync space that the unit of this place has a part in, as writes mark it.
@@ -149,6 +149,6 @@ impl Copying {
 
     /// Ends the passes: there is to be no other one.
     pub(super) const fn end_passes(&mut self) {
-        self.stage = Stage::Done;
+        self.stage = CopyStage::Done;
     }
 }

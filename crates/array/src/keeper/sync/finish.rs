@@ -1,6 +1,6 @@
 //! The end of background work: members rebuilt take their roles over, the array is in sync.
 
-use super::{Phase, Ranges, Sync, TORN};
+use super::{Ranges, Sync, TORN, WorkPhase};
 use crate::events::{ArrayEvent, SyncAction, SyncEnd};
 use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::LaneCommand;
@@ -12,7 +12,7 @@ impl Sync {
     pub(super) fn take_over(&mut self, core: &mut Core) {
         let complete = self.interrupted.is_none() && !core.service.failed;
         if complete && self.action == SyncAction::Recovery && Self::activate_recovered(core) {
-            self.phase = Phase::TakingOver(core.metadata.queue_superblock(true));
+            self.phase = WorkPhase::TakingOver(core.metadata.queue_superblock(true));
         } else {
             self.finish(core);
         }
@@ -57,7 +57,7 @@ impl Sync {
     /// Members became in sync, the array clean.
     fn finish(&mut self, core: &mut Core) {
         let action = std::mem::take(&mut self.action);
-        self.phase = Phase::Idle;
+        self.phase = WorkPhase::Idle;
         if core.service.failed && self.interrupted.is_none() {
             self.interrupted = Some("too many members are gone".into());
         }

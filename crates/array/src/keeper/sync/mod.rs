@@ -28,9 +28,9 @@ use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 pub(super) use copying::Copying;
 pub(crate) use ranges::Ranges;
-use state::Phase;
 pub(super) use state::Sync;
-use unread::Places;
+use state::WorkPhase;
+use unread::UnreadPlaces;
 
 /// Until a write is tried again for which members had no room.
 const FULL_MS: u64 = 60_000;
@@ -57,12 +57,14 @@ impl Sync {
             self.interrupt("a member is gone");
         }
         match self.phase {
-            Phase::Idle => self.choose(core),
-            Phase::Running => self.pump(core),
-            Phase::Finishing(ticket) if core.metadata.is_done(ticket) => self.begin_to_verify(core),
-            Phase::Verifying(next) => self.pump_verify(core, next),
-            Phase::TakingOver(ticket) if core.metadata.is_done(ticket) => self.taken_over(core),
-            Phase::Finishing(_) | Phase::TakingOver(_) => {}
+            WorkPhase::Idle => self.choose(core),
+            WorkPhase::Running => self.pump(core),
+            WorkPhase::Finishing(ticket) if core.metadata.is_done(ticket) => {
+                self.begin_to_verify(core)
+            }
+            WorkPhase::Verifying(next) => self.pump_verify(core, next),
+            WorkPhase::TakingOver(ticket) if core.metadata.is_done(ticket) => self.taken_over(core),
+            WorkPhase::Finishing(_) | WorkPhase::TakingOver(_) => {}
         }
     }
 
@@ -123,7 +125,7 @@ impl Sync {
             self.targets.extend(core.members.first_to_rebuild().into_iter().map(|(id, _)| id));
         }
         self.several = self.targets.len() > 1;
-        self.phase = Phase::Running;
+        self.phase = WorkPhase::Running;
         self.cursor = from;
         self.end = end;
         self.interrupted = None;
@@ -131,7 +133,7 @@ impl Sync {
         if action == SyncAction::Recovery {
             self.copied_sectors = 0;
         }
-        self.unread = Places::default();
+        self.unread = UnreadPlaces::default();
         self.speed.restart(core.now, from);
         self.checkpoint_at = core.now.plus_millis(CHECKPOINT_MS);
         core.out.notify(ArrayEvent::SyncStarted(action));
@@ -279,7 +281,7 @@ impl Sync {
             }
             self.note_progress(core);
             let ticket = core.metadata.queue_superblock(true);
-            self.phase = Phase::Finishing(ticket);
+            self.phase = WorkPhase::Finishing(ticket);
         } else if core.now >= self.checkpoint_at {
             self.checkpoint_at = core.now.plus_millis(CHECKPOINT_MS);
             self.note_progress(core);

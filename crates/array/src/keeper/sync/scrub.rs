@@ -1,6 +1,6 @@
 //! Findings of the latest check or repair.
 
-use super::unread::Places;
+use super::unread::UnreadPlaces;
 use crate::events::SyncAction;
 use crate::keeper::Unread;
 
@@ -14,7 +14,7 @@ pub(in crate::keeper) struct Scrub {
     pub(in crate::keeper) uncompared_sectors: u64,
     pub(in crate::keeper) checked_once: bool,
     /// Sectors that a repair took from parity where that may not fit.
-    pub(in crate::keeper) trusted: Places,
+    pub(in crate::keeper) trusted: UnreadPlaces,
 }
 
 impl Scrub {
@@ -28,7 +28,7 @@ impl Scrub {
         self.uncompared_sectors = 0;
         self.checked_once = true;
         if action == SyncAction::Repair {
-            self.trusted = Places::default();
+            self.trusted = UnreadPlaces::default();
         }
     }
 

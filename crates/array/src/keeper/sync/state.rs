@@ -7,7 +7,7 @@ use super::FULL_MS;
 use super::copying::Copying;
 use super::scrub::Scrub;
 use super::speed::Speed;
-use super::unread::Places;
+use super::unread::UnreadPlaces;
 use super::unsynced::Unsynced;
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
@@ -19,7 +19,7 @@ use crate::{Instant, MemberId, Role, SECTOR_BYTES};
 
 /// The phase of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum WorkPhase {
     #[default]
     Idle,
     Running,
@@ -41,7 +41,7 @@ pub(super) enum Phase {
 #[derive(Debug, Default)]
 pub(in crate::keeper) struct Sync {
     pub(in crate::keeper) action: SyncAction,
-    pub(super) phase: Phase,
+    pub(super) phase: WorkPhase,
     pub(super) cursor: u64,
     pub(super) end: u64,
     /// Parts asked for and not answered, by the place of their unit.
@@ -63,7 +63,7 @@ pub(in crate::keeper) struct Sync {
     pub(super) retry_at: Option<Instant>,
     /// Recovery met something it cannot get past: why. Tried again when something changes.
     pub(super) recovery_waits: Option<String>,
-    pub(in crate::keeper) unread: Places,
+    pub(in crate::keeper) unread: UnreadPlaces,
     pub(in crate::keeper) scrub: Scrub,
     pub(super) speed: Speed,
     pub(super) checkpoint_at: Instant,
@@ -80,7 +80,7 @@ impl Sync {
 
     /// Returns whether the action is over but for what is read back.
     pub(super) const fn verifies(&self) -> bool {
-        matches!(self.phase, Phase::Verifying(_))
+        matches!(self.phase, WorkPhase::Verifying(_))
     }
 
     /// Returns where the first unit lies that such work is at.
@@ -110,7 +110,7 @@ impl Sync {
     }
 
     pub(in crate::keeper) fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle
+        self.phase == WorkPhase::Idle
     }
 
     /// Returns whether the action is under way, and not held.
@@ -120,10 +120,10 @@ impl Sync {
 
     /// Returns when the speed limit or the next checkpoint wants attention.
     pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
-        if self.phase == Phase::Idle {
+        if self.phase == WorkPhase::Idle {
             return self.retry_at;
         }
-        if self.phase != Phase::Running || self.paused {
+        if self.phase != WorkPhase::Running || self.paused {
             return None;
         }
         Some(self.speed.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
@@ -159,7 +159,7 @@ impl Sync {
             max_bytes_per_s: Some(self.speed.max_bytes_s).filter(|max| *max != u64::MAX),
             ..SyncStatus::default()
         };
-        if self.phase == Phase::Idle {
+        if self.phase == WorkPhase::Idle {
             return limits;
         }
         let done = self.low_water();
@@ -177,7 +177,7 @@ impl Sync {
 
     /// Ends background work before its end: why.
     pub(super) fn interrupt(&mut self, reason: impl Into<Cow<'static, str>>) {
-        let running = self.phase == Phase::Running || self.verifies();
+        let running = self.phase == WorkPhase::Running || self.verifies();
         if running && self.interrupted.is_none() {
             self.interrupted = Some(reason.into());
         }

@@ -8,13 +8,13 @@ const MAX_PLACES: usize = 1000;
 
 /// All in all, and where.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct UnreadPlaces {
     /// Sectors of the array.
     pub(crate) sectors: u64,
     places: Vec<Unreadable>,
 }
 
-impl Places {
+impl UnreadPlaces {
     /// Counts sectors of the array that these members hold, or were to hold, and could not read.
     pub(super) fn add(&mut self, array_sector: u64, sectors: u64, members: &[MemberId]) {
         self.sectors += sectors;

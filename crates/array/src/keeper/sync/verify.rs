@@ -2,7 +2,7 @@
 //! were rebuilt on it is compared with what the others say. A member that cannot read them, or
 //! holds something else, fails; a member that it was to replace stays.
 
-use super::{Phase, Sync};
+use super::{Sync, WorkPhase};
 use crate::assemble::Had;
 use crate::events::SyncAction;
 use crate::keeper::Work;
@@ -22,7 +22,7 @@ impl Sync {
         let rebuilt = self.action == SyncAction::Recovery && !self.rebuilt(core).is_empty();
         let complete = self.interrupted.is_none() && !core.service.failed;
         if rebuilt && complete && core.rules.reads_back {
-            self.phase = Phase::Verifying(0);
+            self.phase = WorkPhase::Verifying(0);
             self.pump_verify(core, 0);
         } else {
             self.take_over(core);
@@ -48,7 +48,7 @@ impl Sync {
             }
             next = self.next_of_sample(core, next);
         }
-        self.phase = Phase::Verifying(next);
+        self.phase = WorkPhase::Verifying(next);
         let over = next >= self.end || self.interrupted.is_some();
         if over && self.units.is_empty() {
             self.take_over(core);

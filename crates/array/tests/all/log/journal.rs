@@ -7,7 +7,7 @@ use braid_array::format::superblock::{DevRole, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::geometry::Geometry;
 use braid_array::level::Level;
-use braid_array::log::journal::{Blocks, JournalArea, JournalEnd, JournalScan, Page};
+use braid_array::log::journal::{Blocks, JournalArea, JournalEnd, JournalPage, JournalScan};
 
 const DATA_OFFSET: u64 = 2048;
 const FIRST_SEQ: u64 = 100;
@@ -328,7 +328,7 @@ fn raid6_has_two_parities() {
     log.block(&[]);
     let found = log.scan_of(&geometry(Level::Raid6, 4)).unwrap();
     // P of the first stripe is on role 3, Q on role 0, its data behind that.
-    let page = |role, position| Page { role, row: 8, position };
+    let page = |role, position| JournalPage { role, row: 8, position };
     assert_eq!(found.pages, [page(Role(0), 48), page(Role(1), 32), page(Role(3), 40)]);
     assert_eq!((found.end, found.blocks), (0, 2));
 }
@@ -367,7 +367,7 @@ fn what_md_logged_is_replayed() {
     disk.put(area.start + area.tail, include_bytes!("../../data/journal.log"));
     let read = &mut |sector, bytes| disk.read(sector, bytes);
     let found = JournalScan::read(area, superblock.set_uuid, &raid5(), read).unwrap();
-    let page = |role, position| Page { role, row: 16, position };
+    let page = |role, position| JournalPage { role, row: 16, position };
     assert_eq!(found.pages, [page(Role(1), 72), page(Role(2), 80)]);
     assert_eq!(by_row(found.data), [(24, 144), (136, 128), (216, 96), (224, 112)]);
     assert_eq!((found.end, found.blocks), (152, 5));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_host::export::fuse::proto::Answer;
+use braid_host::export::fuse::proto::FuseAnswer;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::meter::{Meter, Rate};
@@ -141,22 +141,22 @@ impl Request {
             Self::Read { offset, bytes, reply } => {
                 let mut data = vec![0; bytes];
                 match file.read_exact_at(&mut data, offset) {
-                    Ok(()) => reply.give(&Answer::Data { len: bytes as u32 }, &data),
+                    Ok(()) => reply.give(&FuseAnswer::Data { len: bytes as u32 }, &data),
                     Err(error) => reply.fail(&error),
                 }
             }
             Self::Write { offset, data, reply } => match file.write_all_at(&data, offset) {
-                Ok(()) => reply.give(&Answer::Written { len: data.len() as u32 }, &[]),
+                Ok(()) => reply.give(&FuseAnswer::Written { len: data.len() as u32 }, &[]),
                 Err(error) => reply.fail(&error),
             },
             Self::Discard { offset, bytes, reply } => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 match fallocate(file, mode, offset, bytes) {
-                    Ok(()) => reply.give(&Answer::Done, &[]),
+                    Ok(()) => reply.give(&FuseAnswer::Done, &[]),
                     Err(error) => reply.fail(&error.into()),
                 }
             }
-            Self::Flush { reply } => reply.give(&Answer::Done, &[]),
+            Self::Flush { reply } => reply.give(&FuseAnswer::Done, &[]),
         }
     }
 }

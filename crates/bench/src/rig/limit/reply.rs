@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
-use braid_host::export::fuse::proto::Answer;
+use braid_host::export::fuse::proto::FuseAnswer;
 use rustix::io::Errno;
 
 /// The way to answer a request.
@@ -15,7 +15,7 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Answers with what was read, where the answer says that it follows.
-    pub(super) fn give(&self, answer: &Answer, data: &[u8]) {
+    pub(super) fn give(&self, answer: &FuseAnswer, data: &[u8]) {
         let mut head = Vec::new();
         answer.encode(self.unique, &mut head);
         // Nobody hears it when nothing is mounted any more.
@@ -23,6 +23,6 @@ impl Reply {
     }
 
     pub(super) fn fail(&self, error: &io::Error) {
-        self.give(&Answer::Error(Errno::from_io_error(error).unwrap_or(Errno::IO)), &[]);
+        self.give(&FuseAnswer::Error(Errno::from_io_error(error).unwrap_or(Errno::IO)), &[]);
     }
 }

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use braid_host::export::fuse::proto::{HEAD_BYTES, MAX_TRANSFER_BYTES, Request};
-use braid_host::export::fuse::{Ask, Outcome, Tree};
+use braid_host::export::fuse::proto::{FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES};
+use braid_host::export::fuse::{FileOperation, FileOutcome, Tree};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -22,27 +22,27 @@ pub(super) fn serve(device: OwnedFd, tree: Tree, disks: Vec<Disk>) -> io::Result
         let mut bytes = vec![0; HEAD_BYTES + MAX_TRANSFER_BYTES as usize];
         while let Some(len) = next(&device, &mut bytes) {
             let (head, rest) = bytes[..len].split_at(len.min(HEAD_BYTES));
-            let Some(request) = Request::decode(head, rest) else { continue };
+            let Some(request) = FuseRequest::decode(head, rest) else { continue };
             let reply = Reply { device: Arc::clone(&device), unique: request.unique };
             match tree.take(&request) {
-                Outcome::Nothing => {}
-                Outcome::Answer(answer) => reply.give(&answer, &[]),
-                Outcome::Ask { file, ask } => hand_over(&disks[file], ask, rest, reply),
+                FileOutcome::Nothing => {}
+                FileOutcome::Answer(answer) => reply.give(&answer, &[]),
+                FileOutcome::Ask { file, ask } => hand_over(&disks[file], ask, rest, reply),
             }
         }
     };
     thread::Builder::new().name("fuse".into()).spawn(serve).map(drop)
 }
 
-fn hand_over(disk: &Disk, ask: Ask, data: &[u8], reply: Reply) {
+fn hand_over(disk: &Disk, ask: FileOperation, data: &[u8], reply: Reply) {
     let len = |range: &Range<u64>| (range.end - range.start) as usize;
     match ask {
-        Ask::Read(range) => disk.read(range.start, len(&range), reply),
-        Ask::Write { range, .. } => {
+        FileOperation::Read(range) => disk.read(range.start, len(&range), reply),
+        FileOperation::Write { range, .. } => {
             disk.write(range.start, data[..len(&range)].to_vec(), reply);
         }
-        Ask::Flush => disk.flush(reply),
-        Ask::Zero { range, .. } => disk.discard(range, reply),
+        FileOperation::Flush => disk.flush(reply),
+        FileOperation::Zero { range, .. } => disk.discard(range, reply),
     }
 }
 

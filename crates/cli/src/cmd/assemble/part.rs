@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use braid_array::assemble::{Config, Options, Piece, Pieces, Start};
+use braid_array::assemble::{ArrayPiece, Config, Options, Pieces, Start};
 use braid_array::format::Superblock;
 use braid_array::name::check_name;
 use braid_array::refusal::Advised;
@@ -122,7 +122,7 @@ fn served(object: &str, part: &str, arrays: Vec<Array>) -> Result<Assembled, Fai
         }
         let array_sectors = sizes[piece.array] / SECTOR_BYTES;
         let part = bytes.start / SECTOR_BYTES..bytes.end / SECTOR_BYTES;
-        Ok(Piece { array, array_sectors, part })
+        Ok(ArrayPiece { array, array_sectors, part })
     };
     let parts = pieces.iter().map(piece).collect::<Result<Vec<_>, _>>()?;
     let set_name = Superblock::name_field(object);

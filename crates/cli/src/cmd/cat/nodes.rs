@@ -25,7 +25,7 @@ use crate::output;
 const PART_BYTES: u64 = 4 << 20;
 
 /// A volume that is there.
-struct Seen {
+struct SeenVolume {
     found: Candidate,
     /// A client writes to it.
     used: bool,
@@ -61,11 +61,11 @@ pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Resu
     copied.and(stopped).and_then(|()| unchanged(&object, &candidates, network))
 }
 
-fn probe(node: &NodeArg, network: Network) -> Result<Seen, RemoteError> {
+fn probe(node: &NodeArg, network: Network) -> Result<SeenVolume, RemoteError> {
     let mut remote = Remote::connect(&node.address, network)?;
     let volume = node.volume.as_deref().unwrap_or_default();
     let found = remote::probe(&mut remote, &node.address, volume, false)?;
-    Ok(Seen { found, used: remote.used() })
+    Ok(SeenVolume { found, used: remote.used() })
 }
 
 /// Reads the superblocks of the volumes. Nodes that cannot be reached, and missing volumes, are

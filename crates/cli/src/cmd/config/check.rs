@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::Refusal;
-use braid_host::serve::Place;
+use braid_host::serve::ExportPlace;
 
 use crate::cmd::found::{self, Found, is_called};
 use crate::cmd::{launch, node, sync, up};
@@ -50,7 +50,7 @@ fn of_array(entry: &ArrayEntry, known: &MdadmConf) -> Vec<Problem> {
             let why = Refusal { next: next.into(), ..failure.into_refusal() };
             wrong(export.line, "exports", why);
         }
-        if let Place::Fuse(path) = &export.value.place
+        if let ExportPlace::Fuse(path) = &export.value.place
             && !path.is_dir()
         {
             let reason = format!("there is no directory {}", path.display());

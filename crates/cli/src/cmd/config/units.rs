@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use braid_host::serve::Place;
+use braid_host::serve::ExportPlace;
 
 use crate::config::{ArrayEntry, Config, NodeEntry};
 use crate::failure::{Failure, system_error};
@@ -91,8 +91,10 @@ fn of_array(entry: &ArrayEntry, nodes: &[&NodeEntry]) -> Unit {
     let service = format!("braid@{}.service", entry.name);
     let members = entry.members.iter().map(|member| Path::new(&member.value));
     let places = entry.exports.iter().filter_map(|export| match &export.value.place {
-        Place::NbdUnix(path) | Place::Fuse(path) | Place::VhostUser(path) => Some(path.as_path()),
-        Place::NbdTcp(_) | Place::Ublk(_) => None,
+        ExportPlace::NbdUnix(path) | ExportPlace::Fuse(path) | ExportPlace::VhostUser(path) => {
+            Some(path.as_path())
+        }
+        ExportPlace::NbdTcp(_) | ExportPlace::Ublk(_) => None,
     });
     let over_nodes = entry.is_over_nodes();
     let named = members.filter(|_: &&Path| !over_nodes);

@@ -34,7 +34,7 @@ const MAX_JOURNAL_BYTES: u64 = 4 << 30;
 
 /// A volume to be made.
 #[derive(Debug)]
-struct Place {
+struct VolumeToMake {
     /// Address and volume, both said.
     node: NodeArg,
     volume: String,
@@ -71,7 +71,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
 }
 
 /// Shows the planned array.
-fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
+fn show(places: &[VolumeToMake], blueprint: &Blueprint) -> Result<(), Failure> {
     let last = blueprint.writes.first().and_then(|writes| writes.last());
     let first = last.and_then(|(at, bytes)| Superblock::decode(Version::V1_2, *at, bytes).ok());
     let Some(first) = first else { return Ok(()) };
@@ -80,7 +80,7 @@ fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
 }
 
 /// Returns the command that starts the array.
-fn assembly(args: &CreateArgs, places: &[Place]) -> String {
+fn assembly(args: &CreateArgs, places: &[VolumeToMake]) -> String {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
     let option = options(&args.network);
@@ -88,14 +88,14 @@ fn assembly(args: &CreateArgs, places: &[Place]) -> String {
 }
 
 /// The volumes, no two of them on one node.
-fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
+fn places(args: &CreateArgs) -> Result<Vec<VolumeToMake>, Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
     let first = args.members.iter().find_map(|member| match member {
         MemberArg::Node(node) => Some(node),
         _ => None,
     });
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<VolumeToMake> = Vec::new();
     for member in &args.members {
         let node = match (member, first) {
             (MemberArg::Node(node), _) => node,
@@ -117,7 +117,7 @@ fn places(args: &CreateArgs) -> Result<Vec<Place>, Failure> {
             }
             return Err(on_one_node(&node, &other.node));
         }
-        places.push(Place { node, volume });
+        places.push(VolumeToMake { node, volume });
     }
     Ok(places)
 }
@@ -198,7 +198,7 @@ fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
 /// Connects to all nodes, and sees that none has such a volume.
 fn reach(
     args: &CreateArgs,
-    places: &[Place],
+    places: &[VolumeToMake],
     assembly: &str,
     network: Network,
 ) -> Result<Vec<Remote>, Failure> {
@@ -224,7 +224,7 @@ fn reach(
 }
 
 /// Returns the failure for a volume whose name is in use. The next step depends on its content.
-fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) -> Failure {
+fn taken(args: &CreateArgs, place: &VolumeToMake, remote: &mut Remote, assembly: &str) -> Failure {
     const OTHER: &str = "name another volume: node://HOST:PORT/VOLUME";
     let (held, next) = match remote::superblock(remote) {
         Ok(Ok(superblock)) => {
@@ -253,7 +253,7 @@ fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) 
 /// Creates the volumes and writes their metadata; after a failure none stays. The superblocks,
 /// which make the volumes members, come last, after the `vote`.
 fn make(
-    places: &[Place],
+    places: &[VolumeToMake],
     remotes: &mut [Remote],
     blueprint: &Blueprint,
     vote: impl FnOnce() -> Result<(), (String, RemoteError)>,
@@ -290,7 +290,7 @@ fn make(
         }
     }
     let Err(error) = result else { return Ok(()) };
-    let remove = |(place, remote): (&Place, &mut Remote)| {
+    let remove = |(place, remote): (&VolumeToMake, &mut Remote)| {
         remote.delete_volume().is_err().then(|| place.node.to_string())
     };
     let left: Vec<String> = places.iter().zip(remotes).take(made).filter_map(remove).collect();

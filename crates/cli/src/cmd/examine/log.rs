@@ -15,7 +15,7 @@ use super::trusted;
 use crate::args::MemberArg;
 use crate::failure::{Failure, system_error};
 use crate::output::Stream;
-use crate::output::log::{Listing, Member};
+use crate::output::log::{Listing, LogMember};
 
 /// A member with a log.
 struct Logged {
@@ -74,7 +74,7 @@ fn list(member: &Logged, listing: &mut Listing) -> Result<(), Failure> {
             format!("sector {sector} cannot be read: {why}")
         })
     };
-    let shown = Member { device: &path, superblock, geometry };
+    let shown = LogMember { device: &path, superblock, geometry };
     match place {
         LogPlace::PartialParity(area) => {
             listing.begin_partial_parity(&shown, area)?;

@@ -39,14 +39,14 @@ struct Map {
 struct Cell {
     row: u64,
     member: Role,
-    kind: Kind,
+    kind: LayoutKind,
     /// Data and copies: which chunk of the array. Parity: which row.
     index: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum LayoutKind {
     Data,
     Copy,
     Parity,
@@ -56,12 +56,12 @@ enum Kind {
 
 #[derive(Debug, Serialize)]
 struct Equation {
-    parity: Place,
+    parity: LayoutPlace,
     terms: Vec<Term>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Place {
+struct LayoutPlace {
     row: u64,
     member: Role,
 }

@@ -3,7 +3,7 @@
 use braid_array::geometry::{Geometry, GeometryError, Strip};
 use braid_array::level::{Layout, Level};
 
-use super::{Cell, Equation, Kind, Map, Place, Term};
+use super::{Cell, Equation, LayoutKind, LayoutPlace, Map, Term};
 use crate::cmd::shape::ArrayShape;
 
 /// Every row until the pattern repeats.
@@ -50,18 +50,18 @@ fn parity_cells(geometry: &Geometry, rows: u64, chunk: u64) -> (Vec<Cell>, Vec<E
             let member = geometry.data_role(row, index);
             let strip = Strip { role: member, sector: row * chunk };
             let array_chunk = geometry.array_sector_at(strip).map_or(0, |sector| sector / chunk);
-            cells.push(Cell { row, member, kind: Kind::Data, index: array_chunk });
+            cells.push(Cell { row, member, kind: LayoutKind::Data, index: array_chunk });
             sums[0].push(Term { row, member, coef: 1 });
             if geometry.parity_disks() == 2 {
                 sums[1].push(Term { row, member, coef: geometry.q_coef(row, index) });
             }
         }
         let (p, q) = geometry.parity_roles(row);
-        let parities = [(Some(p), Kind::Parity), (q, Kind::Q)];
+        let parities = [(Some(p), LayoutKind::Parity), (q, LayoutKind::Q)];
         for ((member, kind), terms) in parities.into_iter().zip(sums) {
             let Some(member) = member else { continue };
             cells.push(Cell { row, member, kind, index: row });
-            equations.push(Equation { parity: Place { row, member }, terms });
+            equations.push(Equation { parity: LayoutPlace { row, member }, terms });
         }
     }
     (cells, equations)
@@ -73,13 +73,18 @@ fn copy_cells(geometry: &Geometry, chunk: u64) -> (Vec<Cell>, Vec<Equation>) {
     for index in 0..geometry.array_sectors() / chunk {
         let place = |copy| {
             let strip = geometry.copy(index * chunk, copy);
-            Place { row: strip.sector / chunk, member: strip.role }
+            LayoutPlace { row: strip.sector / chunk, member: strip.role }
         };
         let data = place(0);
-        cells.push(Cell { row: data.row, member: data.member, kind: Kind::Data, index });
+        cells.push(Cell { row: data.row, member: data.member, kind: LayoutKind::Data, index });
         for copy in 1..geometry.copies() {
             let parity = place(copy);
-            cells.push(Cell { row: parity.row, member: parity.member, kind: Kind::Copy, index });
+            cells.push(Cell {
+                row: parity.row,
+                member: parity.member,
+                kind: LayoutKind::Copy,
+                index,
+            });
             let terms = vec![Term { row: data.row, member: data.member, coef: 1 }];
             equations.push(Equation { parity, terms });
         }

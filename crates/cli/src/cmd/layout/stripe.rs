@@ -5,7 +5,7 @@ use braid_array::code::{self, Content, StripeCode};
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{self as cluster, Planner, Schedule};
 
-use super::{Cell, Equation, Kind, Map, Place, Scheduled, Sender, Term, Transfer};
+use super::{Cell, Equation, LayoutKind, LayoutPlace, Map, Scheduled, Sender, Term, Transfer};
 use crate::args::ScheduleName;
 use crate::cmd::shape::ArrayShape;
 
@@ -15,7 +15,7 @@ pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode)
         let index = match code.content(cell) {
             Content::Data(index) => u64::from(index),
             Content::Sum(_) => match (code.kind(cell), code.terms(cell).as_block()) {
-                (code::Kind::Copy, Some(index)) => u64::from(index),
+                (code::BlockKind::Copy, Some(index)) => u64::from(index),
                 _ => u64::from(cell.row),
             },
         };
@@ -27,7 +27,7 @@ pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode)
         coef: term.coef,
     };
     let equation = |equation: &code::Equation| Equation {
-        parity: Place { row: u64::from(equation.parity.row), member: equation.parity.node },
+        parity: LayoutPlace { row: u64::from(equation.parity.row), member: equation.parity.node },
         terms: equation.terms.iter().map(term).collect(),
     };
     let cells = code.cells().map(cell).collect();
@@ -35,13 +35,13 @@ pub(super) fn map(shape: &ArrayShape, layout: Option<String>, code: &StripeCode)
     Map::new(shape, layout, u64::from(code.rows()), cells, equations)
 }
 
-const fn kind(kind: code::Kind) -> Kind {
+const fn kind(kind: code::BlockKind) -> LayoutKind {
     match kind {
-        code::Kind::Data => Kind::Data,
-        code::Kind::Copy => Kind::Copy,
-        code::Kind::Parity => Kind::Parity,
-        code::Kind::Q => Kind::Q,
-        code::Kind::Diagonal => Kind::Diag,
+        code::BlockKind::Data => LayoutKind::Data,
+        code::BlockKind::Copy => LayoutKind::Copy,
+        code::BlockKind::Parity => LayoutKind::Parity,
+        code::BlockKind::Q => LayoutKind::Q,
+        code::BlockKind::Diagonal => LayoutKind::Diag,
     }
 }
 

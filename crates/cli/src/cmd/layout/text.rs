@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use braid_array::code::Terms;
 
-use super::{Cell, Equation, Kind, Map, Place, Scheduled, Sender, Term};
+use super::{Cell, Equation, LayoutKind, LayoutPlace, Map, Scheduled, Sender, Term};
 use crate::args::Size;
 
 /// Everything, a blank line between the parts.
@@ -64,10 +64,10 @@ fn end_line(text: &mut String) {
 
 fn label(cell: &Cell) -> String {
     match cell.kind {
-        Kind::Data => format!("D{}", cell.index),
-        Kind::Copy => format!("D{}'", cell.index),
-        Kind::Parity => format!("P{}", cell.index),
-        Kind::Q | Kind::Diag => format!("Q{}", cell.index),
+        LayoutKind::Data => format!("D{}", cell.index),
+        LayoutKind::Copy => format!("D{}'", cell.index),
+        LayoutKind::Parity => format!("P{}", cell.index),
+        LayoutKind::Q | LayoutKind::Diag => format!("Q{}", cell.index),
     }
 }
 
@@ -79,7 +79,7 @@ fn spell(map: &Map, equation: &Equation) -> String {
         coef => format!("{coef}*{}", name(term.row, term.member)),
     };
     let terms: Vec<String> = equation.terms.iter().map(product).collect();
-    let Place { row, member } = equation.parity;
+    let LayoutPlace { row, member } = equation.parity;
     format!("{} = {}", name(row, member), terms.join(" + "))
 }
 

@@ -19,7 +19,7 @@ const LOCK: &str = "monitor.lock";
 
 /// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct MonitorState {
     pub(super) told: Vec<Told>,
     /// By sink.
     pub(super) pending: BTreeMap<String, Vec<Message>>,
@@ -30,13 +30,13 @@ pub(super) struct State {
 
 /// The file, and the right to write it.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StateFile {
     path: PathBuf,
-    written: Option<State>,
+    written: Option<MonitorState>,
     _lock: File,
 }
 
-impl Kept {
+impl StateFile {
     /// Takes the file over from the monitor before this one.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Kept {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or decoded.
-    pub(super) fn read(&self) -> io::Result<Option<State>> {
+    pub(super) fn read(&self) -> io::Result<Option<MonitorState>> {
         match std::fs::read(&self.path) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -70,7 +70,7 @@ impl Kept {
     ///
     /// # Errors
     /// Returns the error of the system; the old file is kept.
-    pub(super) fn write(&mut self, state: State) -> io::Result<()> {
+    pub(super) fn write(&mut self, state: MonitorState) -> io::Result<()> {
         if self.written.as_ref() == Some(&state) {
             return Ok(());
         }
@@ -93,16 +93,16 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_and_one_monitor_keeps_it() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut kept = Kept::open(dir.path()).expect("nobody else");
+        let mut kept = StateFile::open(dir.path()).expect("nobody else");
         assert_eq!(kept.read().expect("no file"), None);
         let told = vec![Told { seen: Default::default(), degraded: true }];
-        let state = State { told, ..State::default() };
+        let state = MonitorState { told, ..MonitorState::default() };
         kept.write(state.clone()).expect("room");
-        let second = Kept::open(dir.path()).expect_err("a second monitor");
+        let second = StateFile::open(dir.path()).expect_err("a second monitor");
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
         drop(kept);
         // A program that another test has just begun to start has the lock until it is started.
-        let kept = std::iter::repeat_with(|| Kept::open(dir.path())).find_map(Result::ok);
+        let kept = std::iter::repeat_with(|| StateFile::open(dir.path())).find_map(Result::ok);
         let kept = kept.expect("nobody else");
         assert_eq!(kept.read().expect("a file"), Some(state));
     }

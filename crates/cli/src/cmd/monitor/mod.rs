@@ -31,7 +31,7 @@ mod web;
 use self::ask::Asker;
 use self::board::Board;
 use self::events::{Alert, Watch};
-use self::kept::{Kept, State};
+use self::kept::{MonitorState, StateFile};
 use self::message::Message;
 use self::nodes::Nodes;
 use self::outbox::Outbox;
@@ -117,7 +117,7 @@ struct Monitor {
     watch: Watch,
     outbox: Arc<Outbox>,
     /// State file; `None` if there are no sinks.
-    kept: Option<Kept>,
+    kept: Option<StateFile>,
     latest: Latest,
     /// For the page.
     board: Arc<Mutex<Board>>,
@@ -157,8 +157,8 @@ impl Monitor {
         }
         let (waker, wakes) = mpsc::channel();
         wake_on_signals(waker.clone()).map_err(|error| failed(&error))?;
-        let (watch, State { pending, warned, .. }) = match left {
-            None => (Watch::default(), State::default()),
+        let (watch, MonitorState { pending, warned, .. }) = match left {
+            None => (Watch::default(), MonitorState::default()),
             Some(mut state) => (Watch::resume(mem::take(&mut state.told)), state),
         };
         let smart = args.smart.as_ref().map(|smartctl| ask_disks(smartctl, &latest, warned));
@@ -229,7 +229,8 @@ impl Monitor {
     fn keep(&mut self) -> Result<(), Failure> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let warned = self.smart.as_ref().map_or_else(Warnings::new, |smart| smart.told().clone());
-        let state = State { told: self.watch.told(), pending: self.outbox.waiting(), warned };
+        let state =
+            MonitorState { told: self.watch.told(), pending: self.outbox.waiting(), warned };
         kept.write(state).map_err(|error| {
             let reason = format!("cannot keep what was told: {}", system_error(&error));
             let next = "make room; events may be told again after a restart";
@@ -285,8 +286,8 @@ fn disk_warnings(smart: &mut Smart, seen: &[Seen]) -> Vec<Alert> {
 }
 
 /// Locks the state file in this run directory.
-fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
-    Kept::open(run_dir).map_err(|error| {
+fn take_over(run_dir: &Path) -> Result<StateFile, Failure> {
+    StateFile::open(run_dir).map_err(|error| {
         let refused = |reason: &str, next: &'static str| {
             Failure::refused("monitor", run_dir.display(), reason, next)
         };
@@ -300,7 +301,7 @@ fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
 }
 
 /// Reads the state that the previous monitor left.
-fn left(kept: &Kept, run_dir: &Path) -> Option<State> {
+fn left(kept: &StateFile, run_dir: &Path) -> Option<MonitorState> {
     kept.read().unwrap_or_else(|error| {
         let reason = format!("cannot read what was told before: {}", system_error(&error));
         let object = run_dir.display();

@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Nodes in the file of arrays and nodes, with their connection options.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Nodes(Arc<[Node]>);
+pub(super) struct Nodes(Arc<[WatchedNode]>);
 
 #[derive(Clone, Debug)]
-struct Node {
+struct WatchedNode {
     name: String,
     address: String,
     /// `None` if its key cannot be read.
@@ -50,7 +50,7 @@ impl Nodes {
         let Some(config) = Config::if_there(file) else { return Self::default() };
         let wrong = |name: &str| config.problems.iter().any(|problem| problem.concerns(name));
         let sound = config.nodes.iter().filter(|entry| !wrong(&entry.name));
-        Self(sound.map(Node::of).collect())
+        Self(sound.map(WatchedNode::of).collect())
     }
 
     /// Asks all of them at the same time: one that is silent holds up no other.
@@ -62,7 +62,7 @@ impl Nodes {
     }
 }
 
-impl Node {
+impl WatchedNode {
     fn of(entry: &NodeEntry) -> Self {
         let words = up::node_words(entry, true);
         let network = nodes::network("monitor", &words.network).inspect_err(output::failure).ok();

@@ -58,7 +58,7 @@ struct Wish {
 
 /// A node that has members.
 #[derive(Debug, Serialize)]
-struct Node<'a> {
+struct NodeRow<'a> {
     address: &'a str,
     members: Vec<Value>,
 }
@@ -173,7 +173,7 @@ async fn state(State(site): State<Site>) -> Response {
 }
 
 /// By address: which members of which arrays they have.
-fn nodes(arrays: &[ControlStatus]) -> Vec<Node<'_>> {
+fn nodes(arrays: &[ControlStatus]) -> Vec<NodeRow<'_>> {
     let mut nodes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for (array, status) in arrays.iter().flat_map(|array| within(&array.name, &array.array)) {
         for member in &status.members {
@@ -184,7 +184,7 @@ fn nodes(arrays: &[ControlStatus]) -> Vec<Node<'_>> {
             nodes.entry(address).or_default().push(of);
         }
     }
-    nodes.into_iter().map(|(address, members)| Node { address, members }).collect()
+    nodes.into_iter().map(|(address, members)| NodeRow { address, members }).collect()
 }
 
 async fn plots(State(site): State<Site>) -> Response {

@@ -6,15 +6,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use braid_host::member::{self, MemberFile, MemberName, Part};
+use braid_host::member::{self, DevicePart, MemberFile, MemberName};
 use braid_rescue::recover::Confidence;
 
 use super::gather::Read;
 use super::open;
-use super::placed::Typed;
+use super::placed::PlacedArguments;
 use crate::args::RecoverArgs;
 use crate::failure::Failure;
-use crate::output::recovered::{Placed, Recovered};
+use crate::output::recovered::{PlacedMember, Recovered};
 
 /// The least that another array is looked for in, of each disk.
 const LEAST_BYTES: u64 = 4 << 20;
@@ -30,7 +30,7 @@ pub(super) fn all(
     disks: &[MemberFile],
     read: &mut Read,
 ) -> Result<Vec<Recovered>, Failure> {
-    let mut found = Typed { args, devices: disks }.all(&read.judge(disks));
+    let mut found = PlacedArguments { args, devices: disks }.all(&read.judge(disks));
     // A partition ends before its disk: what is behind it is not of the array.
     if let Some(parts) = partitions(disks, &found) {
         found = within(args, disks, read, &parts)?;
@@ -66,7 +66,7 @@ fn within(
     let bytes: Vec<(usize, Range<u64>)> =
         each.map(|((disk, _), member)| (*disk, bytes_of(&disks[*disk], member))).collect();
     let judged = read.within(&bytes).judge(&devices);
-    Ok(Typed { args, devices: &devices }.all(&judged))
+    Ok(PlacedArguments { args, devices: &devices }.all(&judged))
 }
 
 /// Returns the byte range of a partition on its disk, or the whole range if the member is the disk
@@ -79,7 +79,7 @@ fn bytes_of(disk: &MemberFile, member: &MemberFile) -> Range<u64> {
 }
 
 /// Returns the members of the results, also those of arrays that are members.
-fn placed(found: &[Recovered]) -> impl Iterator<Item = &Placed> {
+fn placed(found: &[Recovered]) -> impl Iterator<Item = &PlacedMember> {
     let legs = found.iter().flat_map(|one| one.legs.iter().map(|leg| &leg.array));
     found.iter().chain(legs).flat_map(|one| one.roles.iter().flatten())
 }
@@ -89,7 +89,7 @@ fn placed(found: &[Recovered]) -> impl Iterator<Item = &Placed> {
 fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     let best = &found[..found.len().min(1)];
     let names = disks.iter().map(|device| {
-        let within = |place: &&Placed| {
+        let within = |place: &&PlacedMember| {
             let name = MemberName::of(Path::new(&place.member));
             name.part.is_some() && name.file == device.path
         };
@@ -116,7 +116,7 @@ fn other_partitions(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
     let names = placed(found).map(|place| PathBuf::from(&place.member));
     let used: BTreeSet<Option<u32>> = names
         .map(|name| match MemberName::of(&name).part {
-            Some(Part::Partition(number)) => Some(number),
+            Some(DevicePart::Partition(number)) => Some(number),
             _ => None,
         })
         .collect();
@@ -126,7 +126,7 @@ fn other_partitions(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
         let large = |bytes: u64| bytes >= LEAST_BYTES;
         for one in table.partitions.iter().filter(|one| large(one.size_bytes)) {
             if !one.kind.is_extended() && !used.contains(&Some(one.number)) {
-                let part = Some(Part::Partition(one.number));
+                let part = Some(DevicePart::Partition(one.number));
                 let name = MemberName { file: disk.path.clone(), part }.name();
                 areas.entry(one.number).or_default().push((index, name));
             }
@@ -145,7 +145,7 @@ fn beside(disks: &[MemberFile], best: &Recovered) -> Vec<Area> {
     let offsets = || best.roles.iter().flatten().map(|place| place.data_offset_bytes);
     let (Some(first), Some(last)) = (offsets().min(), offsets().max()) else { return Vec::new() };
     let part = |offset: u64, size: Option<u64>| -> Area {
-        let part = Some(Part::Bytes { offset, size });
+        let part = Some(DevicePart::Bytes { offset, size });
         let name = |disk: &MemberFile| MemberName { file: disk.path.clone(), part }.name();
         disks.iter().map(name).enumerate().collect()
     };

@@ -9,10 +9,10 @@ use braid_rescue::Image;
 use braid_rescue::recover::{self, Arrays, Gathered, Harvest, Members, Ranked, Structure};
 
 use super::hints;
-use super::kept::Kept;
+use super::kept::StoredProgress;
 use crate::failure::Failure;
 
-use crate::output::recovered::Progress;
+use crate::output::recovered::ReadingProgress;
 
 /// Bytes read at once, between two updates of the progress.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -26,7 +26,7 @@ pub(super) struct Read {
     harvests: Vec<Harvest>,
     /// The ranges that were read.
     samples: Vec<Vec<Range<u64>>>,
-    kept: Option<Kept>,
+    kept: Option<StoredProgress>,
 }
 
 /// Reads samples. `resume`: the data read are kept in a file, and data kept there are not read
@@ -37,7 +37,7 @@ pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure
         devices.iter().map(|device| vec![recover::beginning(bytes(device))]).collect();
     let samples: Vec<Vec<Range<u64>>> =
         devices.iter().map(|device| recover::samples(bytes(device))).collect();
-    let progress = Progress::new(total(&beginnings) + total(&samples));
+    let progress = ReadingProgress::new(total(&beginnings) + total(&samples));
     let mut known = vec![Structure::DISK];
     let fresh = |_| (0, Vec::new());
     let find = |image: &mut dyn Image, range, found: &mut _| {
@@ -45,7 +45,7 @@ pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure
     };
     let each = each_member(devices, &beginnings, &progress, fresh, find, |_, _, _| {});
     each.into_iter().flatten().for_each(|one| recover::add(&mut known, one));
-    let kept = if resume { Some(Kept::of(devices, known.len())?) } else { None };
+    let kept = if resume { Some(StoredProgress::of(devices, known.len())?) } else { None };
     let begin = |member| kept.as_ref().map_or_else(Default::default, |kept| kept.so_far(member));
     let gather = |image: &mut dyn Image, range, found: &mut Harvest| {
         found.gather(image, range, &known);
@@ -83,7 +83,7 @@ impl Read {
     }
 
     /// Judges the data. Reads further ranges first, if the search asks for them.
-    pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Judged {
+    pub(super) fn judge(&mut self, devices: &[MemberFile]) -> SearchResult {
         let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
         let hints = hints::of(devices);
         let known = &self.known;
@@ -94,7 +94,7 @@ impl Read {
         let mut gathered = Gathered::of(&self.harvests, known);
         gathered.compare(&mut members);
         let mut found = recover::search(&sizes, &gathered, known, hints.as_ref());
-        let progress = Progress::new(0);
+        let progress = ReadingProgress::new(0);
         let gather = |image: &mut dyn Image, range, found: &mut Harvest| {
             found.gather(image, range, known);
         };
@@ -130,14 +130,14 @@ impl Read {
             Some(_) => None,
         };
         arrays.map_or_else(
-            || Judged::One(recover::rank(&found, &mut members, &gathered, known, &names)),
-            Judged::Several,
+            || SearchResult::One(recover::rank(&found, &mut members, &gathered, known, &names)),
+            SearchResult::Several,
         )
     }
 }
 
 /// Result of the search.
-pub(super) enum Judged {
+pub(super) enum SearchResult {
     /// Hypotheses about one array, best first.
     One(Vec<Ranked>),
     /// Results for several arrays.
@@ -148,7 +148,11 @@ pub(super) enum Judged {
 type Rows = Vec<(u64, Vec<u8>)>;
 
 /// Reads rows of all members, which judging would read from one after the other.
-fn rows(devices: &[MemberFile], ranges: &[Vec<Range<u64>>], progress: &Progress) -> Vec<Rows> {
+fn rows(
+    devices: &[MemberFile],
+    ranges: &[Vec<Range<u64>>],
+    progress: &ReadingProgress,
+) -> Vec<Rows> {
     progress.add(total(ranges));
     let read = |image: &mut dyn Image, range: Range<u64>, found: &mut Rows| {
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -182,7 +186,7 @@ fn without(targets: Vec<Vec<Range<u64>>>, read: &[Vec<Range<u64>>]) -> Vec<Vec<R
 fn each_member<T: Send>(
     devices: &[MemberFile],
     ranges: &[Vec<Range<u64>>],
-    progress: &Progress,
+    progress: &ReadingProgress,
     begin: impl Fn(usize) -> (usize, T) + Sync,
     look: impl Fn(&mut dyn Image, Range<u64>, &mut T) + Sync,
     after: impl Fn(usize, usize, &T) + Sync,

@@ -4,11 +4,11 @@ use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::feature;
 use braid_array::format::{DevRole, Superblock};
 use braid_array::level::{Layout, Level};
-use braid_host::member::{self, MemberFile, MemberName, Part};
+use braid_host::member::{self, DevicePart, MemberFile, MemberName};
 use braid_rescue::recover::{Hints, Place, Shape};
 
 /// A superblock, its member, and where on that it counts from, in sectors.
-struct Left {
+struct LeftSuperblock {
     superblock: Superblock,
     member: usize,
     start: u64,
@@ -16,10 +16,10 @@ struct Left {
 
 /// Returns the hints of the array with the most surviving superblocks.
 pub(super) fn of(devices: &[MemberFile]) -> Option<Hints> {
-    let all: Vec<Left> =
+    let all: Vec<LeftSuperblock> =
         devices.iter().enumerate().flat_map(|(member, device)| left(member, device)).collect();
-    let like = |one: &Left| {
-        let same = |other: &&Left| other.superblock.set_uuid == one.superblock.set_uuid;
+    let like = |one: &LeftSuperblock| {
+        let same = |other: &&LeftSuperblock| other.superblock.set_uuid == one.superblock.set_uuid;
         all.iter().filter(same).count()
     };
     let newest = all.iter().max_by_key(|one| (like(one), one.superblock.events))?;
@@ -52,18 +52,18 @@ pub(super) fn is_behind(superblock: &Superblock, newest: &Superblock) -> bool {
         || newest.role_of(superblock.dev_number) != superblock.role()
 }
 
-fn left(member: usize, device: &MemberFile) -> Vec<Left> {
+fn left(member: usize, device: &MemberFile) -> Vec<LeftSuperblock> {
     let itself = member::probe(device).superblock.ok();
-    let itself = itself.map(|superblock| Left { superblock, member, start: 0 });
+    let itself = itself.map(|superblock| LeftSuperblock { superblock, member, start: 0 });
     if itself.is_some() || device.part.is_some() {
         return itself.into_iter().collect();
     }
     let Ok(table) = member::partitions(device) else { return Vec::new() };
     let within = table.partitions.iter().filter_map(|partition| {
-        let part = Some(Part::Partition(partition.number));
+        let part = Some(DevicePart::Partition(partition.number));
         let name = MemberName { file: device.path.clone(), part }.name();
         let superblock = member::probe(&member::peek(&name).ok()?).superblock.ok()?;
-        Some(Left { superblock, member, start: partition.start_bytes / SECTOR_BYTES })
+        Some(LeftSuperblock { superblock, member, start: partition.start_bytes / SECTOR_BYTES })
     });
     within.collect()
 }

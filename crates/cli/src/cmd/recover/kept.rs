@@ -22,7 +22,7 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// Progress of each member.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
+struct MembersProgress {
     schema: u32,
     /// Number of file systems known: the findings count them.
     structures: usize,
@@ -39,12 +39,12 @@ struct MemberState {
 }
 
 /// The state, and when that of each member was stored.
-pub(super) struct Kept {
+pub(super) struct StoredProgress {
     path: PathBuf,
-    state: Mutex<(State, Vec<Instant>)>,
+    state: Mutex<(MembersProgress, Vec<Instant>)>,
 }
 
-impl Kept {
+impl StoredProgress {
     /// Loads the data kept by an earlier search of the same members, or starts without any.
     pub(super) fn of(devices: &[MemberFile], structures: usize) -> Result<Self, Failure> {
         let path = PathBuf::from(FILE);
@@ -53,7 +53,7 @@ impl Kept {
             size_bytes: device.sectors * SECTOR_BYTES,
             ..MemberState::default()
         });
-        let fresh = State { schema: 1, structures, members: members.collect() };
+        let fresh = MembersProgress { schema: 1, structures, members: members.collect() };
         let state = match load(&path)? {
             Some(old) if is_of(&old, &fresh) => old,
             Some(_) => {
@@ -97,19 +97,19 @@ impl Kept {
         let _ = fs::remove_file(&self.path);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (State, Vec<Instant>)> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, (MembersProgress, Vec<Instant>)> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-fn is_of(old: &State, fresh: &State) -> bool {
-    let key = |state: &State| -> Vec<(PathBuf, u64)> {
+fn is_of(old: &MembersProgress, fresh: &MembersProgress) -> bool {
+    let key = |state: &MembersProgress| -> Vec<(PathBuf, u64)> {
         state.members.iter().map(|one| (one.member.clone(), one.size_bytes)).collect()
     };
     (old.schema, old.structures, key(old)) == (fresh.schema, fresh.structures, key(fresh))
 }
 
-fn load(path: &Path) -> Result<Option<State>, Failure> {
+fn load(path: &Path) -> Result<Option<MembersProgress>, Failure> {
     let failed = |reason: String| {
         Failure::refused(OPERATION, path.display(), reason, "delete it, and begin again")
     };

@@ -3,27 +3,27 @@
 use std::ops::Range;
 
 use braid_array::SECTOR_BYTES;
-use braid_host::member::{self, MemberFile, MemberName, Part};
+use braid_host::member::{self, DevicePart, MemberFile, MemberName};
 use braid_rescue::recover::{Arrays, Confidence, Hypothesis, Nested, Place, Ranked};
 
-use super::gather::Judged;
+use super::gather::SearchResult;
 use crate::args::RecoverArgs;
 use crate::cmd::given::Given;
-use crate::output::recovered::{Leg, Placed, Recovered};
+use crate::output::recovered::{Leg, PlacedMember, Recovered};
 
 /// Arguments, and the members opened for them.
 #[derive(Clone, Copy)]
-pub(super) struct Typed<'a> {
+pub(super) struct PlacedArguments<'a> {
     pub(super) args: &'a RecoverArgs,
     pub(super) devices: &'a [MemberFile],
 }
 
-impl Typed<'_> {
-    pub(super) fn all(self, judged: &Judged) -> Vec<Recovered> {
+impl PlacedArguments<'_> {
+    pub(super) fn all(self, judged: &SearchResult) -> Vec<Recovered> {
         match judged {
-            Judged::One(ranked) => ranked.iter().map(|one| self.ranked(one, 1)).collect(),
-            Judged::Several(Arrays::Nested(nested)) => vec![self.nested(nested)],
-            Judged::Several(Arrays::Several(each)) => {
+            SearchResult::One(ranked) => ranked.iter().map(|one| self.ranked(one, 1)).collect(),
+            SearchResult::Several(Arrays::Nested(nested)) => vec![self.nested(nested)],
+            SearchResult::Several(Arrays::Several(each)) => {
                 (1..).zip(each).map(|(array, one)| self.ranked(one, array)).collect()
             }
         }
@@ -49,7 +49,7 @@ impl Typed<'_> {
         let legs: Vec<Leg> = legs.collect();
         let place = |leg: &Leg| {
             let data_offset_bytes = nested.data_offset * SECTOR_BYTES;
-            Some(Placed { member: Leg::member(&leg.name), data_offset_bytes })
+            Some(PlacedMember { member: Leg::member(&leg.name), data_offset_bytes })
         };
         Recovered {
             confidence: nested.confidence,
@@ -73,12 +73,12 @@ impl Typed<'_> {
             let device = &devices[place.member];
             let data_offset_bytes = place.data_offset * SECTOR_BYTES;
             let bytes = data_offset_bytes..data_offset_bytes.saturating_add(needed * SECTOR_BYTES);
-            Some(in_partition(device, &bytes).unwrap_or_else(|| Placed {
+            Some(in_partition(device, &bytes).unwrap_or_else(|| PlacedMember {
                 member: device.path.display().to_string(),
                 data_offset_bytes,
             }))
         };
-        let roles: Vec<Option<Placed>> = one.roles.iter().map(place).collect();
+        let roles: Vec<Option<PlacedMember>> = one.roles.iter().map(place).collect();
         let members: Vec<&str> =
             roles.iter().flatten().map(|place| place.member.as_str()).collect();
         let given = Given { maps: &args.maps, overlay: args.overlay.dir(), reshape: None };
@@ -97,7 +97,7 @@ impl Typed<'_> {
 
 /// Returns the partition of a disk that contains these bytes of a member. The table may have been
 /// written later over a member that is a whole disk.
-fn in_partition(disk: &MemberFile, member: &Range<u64>) -> Option<Placed> {
+fn in_partition(disk: &MemberFile, member: &Range<u64>) -> Option<PlacedMember> {
     if disk.part.is_some() {
         return None;
     }
@@ -108,9 +108,9 @@ fn in_partition(disk: &MemberFile, member: &Range<u64>) -> Option<Placed> {
         !one.kind.is_extended() && one.start_bytes > 0 && holds
     };
     let one = table.partitions.iter().find(within)?;
-    let part = Some(Part::Partition(one.number));
+    let part = Some(DevicePart::Partition(one.number));
     let name = MemberName { file: disk.path.clone(), part }.name();
-    Some(Placed {
+    Some(PlacedMember {
         member: name.display().to_string(),
         data_offset_bytes: member.start - one.start_bytes,
     })

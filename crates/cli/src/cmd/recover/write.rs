@@ -20,7 +20,7 @@ use crate::cmd::found::Use;
 use crate::cmd::writes;
 use crate::failure::{Failure, system_error};
 use crate::output;
-use crate::output::recovered::{Placed, Recovered};
+use crate::output::recovered::{PlacedMember, Recovered};
 
 /// Sectors written for a superblock.
 const SUPERBLOCK_SECTORS: u64 = 8;
@@ -32,7 +32,7 @@ pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Re
     check_name(name).map_err(|error| Failure::usage(OPERATION, name, error, error.next()))?;
     let Some(best) = found.first() else { return Ok(()) };
     check(name, best)?;
-    let there: Vec<(Role, &Placed)> = (0..)
+    let there: Vec<(Role, &PlacedMember)> = (0..)
         .map(Role)
         .zip(&best.roles)
         .filter_map(|(role, place)| Some((role, place.as_ref()?)))

@@ -14,10 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use braid_array::code::{Answers, Cell, Doubt, Kind, KnownCode, Misfit, doubts};
+use braid_array::code::{Answers, BlockKind, Cell, Doubt, KnownCode, Misfit, doubts};
 use braid_array::events::StripeBlock;
 use braid_array::keeper::{Done, Fix, LaneReport, Unread};
-use braid_array::plan::{Next, Plan, Run, Taken, parity_sync};
+use braid_array::plan::{Plan, PlanNext, Run, Taken, parity_sync};
 use braid_array::{Buf, Checked, IoError, MemberId, Outcome, SECTOR_BYTES};
 
 use super::context::{Cx, Note};
@@ -36,7 +36,7 @@ struct Compare {
     code: Arc<KnownCode>,
     /// Range in the blocks of the stripe.
     extent: Extent,
-    stage: Stage,
+    stage: CompareStage,
     run: Run,
     /// Reads all that is stored, and compares it.
     contents: Plan,
@@ -50,7 +50,7 @@ struct Compare {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum CompareStage {
     /// Digests show which sums fit.
     Screening,
     /// Contents show which sums fit.
@@ -100,7 +100,7 @@ impl Compares {
             fix,
             code,
             extent,
-            stage: Stage::Screening,
+            stage: CompareStage::Screening,
             run: Run::new(screening),
             contents: check.plan,
             strips: check.strips,
@@ -140,20 +140,22 @@ impl Compares {
         loop {
             let Some(compare) = self.map.get_mut(&key) else { return };
             match compare.run.advance() {
-                Next::Wait => return,
-                Next::Read(which) => {
+                PlanNext::Wait => return,
+                PlanNext::Read(which) => {
                     let reads = &compare.run.plan().reads[which];
-                    let screening = compare.stage == Stage::Screening;
+                    let screening = compare.stage == CompareStage::Screening;
                     let whose = if screening { Whose::Digest(key) } else { Whose::Compare(key) };
                     stripe::read(&mut cx.shared.reads, reads, compare.extent, whose);
                 }
-                Next::Compute(compute) => cx.out.compute(IoPurpose::Compare { key }, compute),
-                Next::Failed => {
+                PlanNext::Compute(compute) => cx.out.compute(IoPurpose::Compare { key }, compute),
+                PlanNext::Failed => {
                     let unread = compare.unread(cx, key);
                     return self.end(cx, key, Done::Unread(unread));
                 }
-                Next::Write | Next::Done if compare.stage == Stage::Repairing => return,
-                Next::Write | Next::Done => {
+                PlanNext::Write | PlanNext::Done if compare.stage == CompareStage::Repairing => {
+                    return;
+                }
+                PlanNext::Write | PlanNext::Done => {
                     if let Some(done) = compare.next_stage(cx, key) {
                         return self.end(cx, key, done);
                     }
@@ -184,7 +186,8 @@ impl Compares {
 
     /// The slices that are read.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
-        let reading = self.map.iter().filter(|(_, compare)| compare.stage != Stage::Repairing);
+        let reading =
+            self.map.iter().filter(|(_, compare)| compare.stage != CompareStage::Repairing);
         reading.map(|(&key, _)| key)
     }
 }
@@ -194,23 +197,23 @@ impl Compare {
     fn next_stage(&mut self, cx: &mut Cx<'_>, key: Key) -> Option<Done> {
         let checked = self.run.checked();
         let plan = match self.stage {
-            Stage::Screening if checked.iter().all(|checked| checked.differs() == 0) => {
+            CompareStage::Screening if checked.iter().all(|checked| checked.differs() == 0) => {
                 return Some(Done::Well { equal: true });
             }
             // Somebody may have been lost meanwhile.
-            Stage::Screening if !cx.lost().is_empty() => return Some(Done::Failed),
-            Stage::Screening => {
-                self.stage = Stage::Fitting;
+            CompareStage::Screening if !cx.lost().is_empty() => return Some(Done::Failed),
+            CompareStage::Screening => {
+                self.stage = CompareStage::Fitting;
                 std::mem::take(&mut self.contents)
             }
-            Stage::Fitting => {
-                self.stage = Stage::Doubting;
+            CompareStage::Fitting => {
+                self.stage = CompareStage::Doubting;
                 let numbers = 0..self.code.equations().len();
                 let differs = |number| parity_sync::differing(&self.code, checked, number);
                 self.doubts = doubts(&self.code, &numbers.map(differs).collect::<Vec<u64>>());
                 parity_sync::tell_apart(&self.code, &self.strips, &self.doubts, self.formed)
             }
-            Stage::Doubting => {
+            CompareStage::Doubting => {
                 parity_sync::tell(&mut self.doubts, checked);
                 let misfits: Vec<Misfit> = self.doubts.iter().flat_map(Doubt::misfits).collect();
                 misfits.iter().for_each(|misfit| self.tell(cx, key, misfit));
@@ -218,17 +221,17 @@ impl Compare {
                 if equal || self.fix != Fix::Repair {
                     return Some(Done::Well { equal });
                 }
-                self.stage = Stage::Righting;
+                self.stage = CompareStage::Righting;
                 let wrong = misfits.iter().filter_map(|misfit| misfit.wrong);
-                let data = wrong.filter(|&cell| self.code.kind(cell) == Kind::Data);
+                let data = wrong.filter(|&cell| self.code.kind(cell) == BlockKind::Data);
                 self.righted = data.map(|cell| self.code.first_data(cell)).collect();
                 parity_sync::right(&self.code, &self.strips, &misfits)
             }
-            Stage::Righting => {
+            CompareStage::Righting => {
                 self.repair(cx, key);
                 Plan::default()
             }
-            Stage::Repairing => Plan::default(),
+            CompareStage::Repairing => Plan::default(),
         };
         self.run = Run::new(plan);
         None
@@ -252,7 +255,7 @@ impl Compare {
     /// The slice-set takes the slice over from the reader, so that no write comes between: notes
     /// are passed on before anything else begins.
     fn repair(&mut self, cx: &mut Cx<'_>, key: Key) {
-        self.stage = Stage::Repairing;
+        self.stage = CompareStage::Repairing;
         let content = |&index: &u32| (index, self.strips[index as usize]);
         let contents = self.righted.iter().map(content).collect();
         cx.note(Note::Repair { key, contents });

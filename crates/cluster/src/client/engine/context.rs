@@ -11,13 +11,13 @@ use braid_array::{
 use super::areas::Areas;
 use super::extent::{Extent, Piece};
 use super::pending::PendingSet;
-use super::reads::Reads;
+use super::reads::ReadSlots;
 use super::requests::Requests;
 use super::space::Space;
 use super::staging::Staging;
 use crate::client::Key;
 use crate::client::membership::{Membership, writes_over};
-use crate::client::out::{Out, RequestKind};
+use crate::client::out::{ClientOut, RequestKind};
 use crate::client::session_key::SessionKey;
 use crate::ids::{Position, StripeNo};
 use crate::pipeline::{Params, Pipeline};
@@ -53,7 +53,7 @@ pub(in crate::client) struct Shared {
     pub(in crate::client) space: Space,
     pub(super) staging: Staging,
     pub(super) areas: Areas,
-    pub(in crate::client) reads: Reads,
+    pub(in crate::client) reads: ReadSlots,
     pub(in crate::client) requests: Requests,
     pub(super) zeroes: Buf,
     pub(super) notes: VecDeque<Note>,
@@ -77,7 +77,7 @@ impl Shared {
             space,
             staging: Staging::new(rest, len),
             areas: Areas::default(),
-            reads: Reads::new(params.nodes, params.reads.count),
+            reads: ReadSlots::new(params.nodes, params.reads.count),
             requests: Requests::new(long_bytes),
             zeroes,
             notes: VecDeque::new(),
@@ -147,7 +147,7 @@ impl Shared {
 pub(in crate::client) struct Cx<'a> {
     pub(in crate::client) keeper: KeeperView<'a>,
     pub(in crate::client) members: &'a Membership,
-    pub(in crate::client) out: &'a mut Out,
+    pub(in crate::client) out: &'a mut ClientOut,
     pub(in crate::client) shared: &'a mut Shared,
 }
 

@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_array::code::Cell;
-use braid_array::plan::{Fetch, Held, Next, Run, Unrecoverable};
+use braid_array::plan::{Fetch, Held, PlanNext, Run, Unrecoverable};
 use braid_array::{Buf, Compute, MemberId, Outcome, RequestError, Role};
 
 use super::context::{Cx, Note, Shared};
-use super::extent::{Extent, Range, Want, Whom, Whose};
+use super::extent::{Extent, Range, WantedBlock, Whom, Whose};
 use super::stripe;
 use crate::client::out::IoPurpose;
 use crate::ids::StripeNo;
@@ -27,19 +27,19 @@ pub(super) struct Decode {
     shared: bool,
     /// For a slice-set, which has the range to itself.
     for_set: bool,
-    state: State,
+    state: DecodeState,
     /// Nodes that could not read their block.
     without: BTreeSet<Role>,
     /// Blocks that are not handed out yet.
-    wanted: Vec<Want>,
+    wanted: Vec<WantedBlock>,
     /// The block that is being handed out.
-    answering: Option<Want>,
+    answering: Option<WantedBlock>,
     held: Held,
     run: Run,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecodeState {
     /// For the slice to be free, and for buffers.
     Waiting,
     Working,
@@ -72,12 +72,12 @@ pub(super) struct Decodes {
 }
 
 impl Decode {
-    fn new(range: Extent, wanted: Vec<Want>) -> Self {
+    fn new(range: Extent, wanted: Vec<WantedBlock>) -> Self {
         Self {
             range,
             shared: false,
             for_set: false,
-            state: State::Waiting,
+            state: DecodeState::Waiting,
             without: BTreeSet::new(),
             wanted,
             answering: None,
@@ -87,7 +87,7 @@ impl Decode {
     }
 
     /// Removes and returns the want that this computation fulfils.
-    fn answered_by(&mut self, compute: &Compute) -> Option<Want> {
+    fn answered_by(&mut self, compute: &Compute) -> Option<WantedBlock> {
         let Compute::Sum { outputs, .. } = compute else { return None };
         let at = self.wanted.iter().position(|want| outputs.contains(&want.into))?;
         Some(self.wanted.remove(at))
@@ -96,7 +96,7 @@ impl Decode {
 
 impl Decodes {
     /// Queues the decoding of blocks of a range while nodes are lost.
-    pub(super) fn decode(&mut self, cx: &mut Cx<'_>, range: Extent, wanted: Vec<Want>) {
+    pub(super) fn decode(&mut self, cx: &mut Cx<'_>, range: Extent, wanted: Vec<WantedBlock>) {
         if let Some(&job) = self.shared.get(&range.range())
             && self.join(cx, job, &wanted)
         {
@@ -107,14 +107,14 @@ impl Decodes {
     }
 
     /// Queues the decoding of blocks of a range that this node cannot read.
-    pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<Want>, node: Role) {
+    pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<WantedBlock>, node: Role) {
         self.add(Decode { without: BTreeSet::from([node]), ..Decode::new(range, wanted) });
     }
 
     /// Queues the decoding of lost blocks that a slice-set changes, before others: the slice-set
     /// holds buffers.
     /// buffers.
-    pub(super) fn decode_for_set(&mut self, range: Extent, wanted: Vec<Want>) {
+    pub(super) fn decode_for_set(&mut self, range: Extent, wanted: Vec<WantedBlock>) {
         self.add(Decode { for_set: true, ..Decode::new(range, wanted) });
         self.waiting.rotate_right(1);
     }
@@ -140,10 +140,10 @@ impl Decodes {
     }
 
     /// Adds wants to a decoding; returns false when it cannot take them.
-    fn join(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[Want]) -> bool {
+    fn join(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[WantedBlock]) -> bool {
         let Some(decode) = self.jobs.get_mut(&job) else { return false };
         let state = decode.state;
-        if state == State::Waiting {
+        if state == DecodeState::Waiting {
             decode.wanted.extend(wanted);
             return true;
         }
@@ -151,7 +151,7 @@ impl Decodes {
         let begun = self.begin_with(cx, job, wanted).is_ok();
         if begun {
             self.step(cx, job);
-        } else if state == State::Kept {
+        } else if state == DecodeState::Kept {
             self.forget(cx.shared, job);
         }
         begun
@@ -193,7 +193,12 @@ impl Decodes {
 
     /// Begins to read and form the missing blocks of a decoding, and to hand them to their
     /// requesters.
-    fn begin_with(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[Want]) -> Result<(), Unfit> {
+    fn begin_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        job: u32,
+        wanted: &[WantedBlock],
+    ) -> Result<(), Unfit> {
         let Some(decode) = self.jobs.get(&job) else { return Err(Unfit::Never) };
         let range = decode.range;
         let key = cx.shared.key_of(&range);
@@ -213,8 +218,8 @@ impl Decodes {
         }
         decode.run.extend(more);
         decode.wanted.extend(wanted);
-        if decode.state != State::Working {
-            decode.state = State::Working;
+        if decode.state != DecodeState::Working {
+            decode.state = DecodeState::Working;
             cx.shared.areas.reader_begins(key);
         }
         Ok(())
@@ -254,17 +259,17 @@ impl Decodes {
         loop {
             let Some(decode) = self.jobs.get_mut(&job) else { return };
             match decode.run.advance() {
-                Next::Wait => return,
-                Next::Read(which) => {
+                PlanNext::Wait => return,
+                PlanNext::Read(which) => {
                     let reads = &decode.run.plan().reads[which];
                     stripe::read(&mut cx.shared.reads, reads, decode.range, Whose::Decode(job));
                 }
-                Next::Compute(compute) => {
+                PlanNext::Compute(compute) => {
                     decode.answering = decode.answered_by(&compute);
                     cx.out.compute(IoPurpose::Decode { job }, compute);
                 }
-                Next::Failed => return self.begin_again(cx, job),
-                Next::Write | Next::Done => return self.end(cx, job),
+                PlanNext::Failed => return self.begin_again(cx, job),
+                PlanNext::Write | PlanNext::Done => return self.end(cx, job),
             }
         }
     }
@@ -289,7 +294,7 @@ impl Decodes {
         } else {
             let run = std::mem::take(&mut decode.run);
             decode.without.extend(run.unread().iter().map(|place| stripe::node(place.member)));
-            decode.state = State::Waiting;
+            decode.state = DecodeState::Waiting;
             let held = std::mem::take(&mut decode.held);
             cx.shared.staging.give(held.into_values());
             self.waiting.push_back(job);
@@ -298,9 +303,9 @@ impl Decodes {
     }
 
     /// Replaces a shared decoding by one for each request.
-    fn dissolve(&mut self, cx: &mut Cx<'_>, job: u32, wanted: Vec<Want>) {
+    fn dissolve(&mut self, cx: &mut Cx<'_>, job: u32, wanted: Vec<WantedBlock>) {
         let Some(Decode { range, .. }) = self.forget(cx.shared, job) else { return };
-        let mut each: BTreeMap<Whom, Vec<Want>> = BTreeMap::new();
+        let mut each: BTreeMap<Whom, Vec<WantedBlock>> = BTreeMap::new();
         for want in wanted {
             each.entry(want.whom).or_default().push(want);
         }
@@ -313,7 +318,7 @@ impl Decodes {
         let Some(decode) = self.jobs.get_mut(&job) else { return };
         let range = decode.range;
         if decode.shared {
-            decode.state = State::Kept;
+            decode.state = DecodeState::Kept;
             self.kept.push_back(job);
         } else {
             self.forget(cx.shared, job);
@@ -352,7 +357,7 @@ impl Decodes {
 
     /// The ranges that are being read.
     pub(super) fn ranges(&self) -> impl Iterator<Item = &Extent> {
-        let working = self.jobs.values().filter(|decode| decode.state == State::Working);
+        let working = self.jobs.values().filter(|decode| decode.state == DecodeState::Working);
         working.map(|decode| &decode.range)
     }
 }

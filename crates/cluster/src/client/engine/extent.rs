@@ -26,7 +26,7 @@ impl Extent {
 
 /// A block that a request or slice-set wants.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::client) struct Want {
+pub(in crate::client) struct WantedBlock {
     /// Data index.
     pub(in crate::client) index: u32,
     pub(in crate::client) into: Buf,

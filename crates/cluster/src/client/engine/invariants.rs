@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Engine, Shared};
 use crate::client::Key;
 use crate::client::membership::Membership;
-use crate::client::out::{IoPurpose, Out, RequestKind};
+use crate::client::out::{ClientOut, IoPurpose, RequestKind};
 use crate::ids::Position;
 
 /// The keeper's record of a write: first and last place in its space, and whether it is open.
@@ -17,7 +17,7 @@ impl Engine {
         &self,
         shared: &Shared,
         members: &Membership,
-        out: &Out,
+        out: &ClientOut,
         running: bool,
     ) -> Result<(), String> {
         self.buffers_are_somewhere(shared)?;
@@ -99,7 +99,7 @@ impl Engine {
 }
 
 /// By position, the puts and the computations under way for slice-sets.
-fn in_flight(out: &Out) -> BTreeMap<Position, (u32, u32)> {
+fn in_flight(out: &ClientOut) -> BTreeMap<Position, (u32, u32)> {
     let mut in_flight: BTreeMap<Position, (u32, u32)> = BTreeMap::new();
     for purpose in out.ios.values() {
         match purpose {

@@ -23,7 +23,7 @@ const STORAGE: &str = "look at the storage of that node";
 
 /// Handling of the records that the journals held at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
+enum JournalStart {
     Nothing,
     Listing,
     /// Views exclude the lost nodes; then the records are replayed, or all of them are stored.
@@ -67,7 +67,7 @@ pub(in crate::client) struct Journals {
     pub(in crate::client) live: bool,
     /// Slice-sets that are not recorded.
     pub(in crate::client) parts: PartialParityLog,
-    start: Start,
+    start: JournalStart,
     /// Records of the last client that were stored: those above a version, without these.
     pub(in crate::client) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
     /// Records from before this client still exist. Nothing is written before they are gone.
@@ -123,7 +123,7 @@ impl Journals {
             bytes: 0,
             live: superblock.has(feature::NODE_JOURNALS),
             parts: PartialParityLog::new(superblock),
-            start: Start::Nothing,
+            start: JournalStart::Nothing,
             decided: None,
             left: false,
             waiting: BTreeSet::new(),
@@ -205,7 +205,7 @@ impl Journals {
 
     /// Advances the start once nodes are prepared. Returns whether all their records are resolved.
     pub(in crate::client) fn are_ready(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.start == Start::Nothing {
+        if self.start == JournalStart::Nothing {
             if self.live && self.lose_those_without(cx) {
                 return false;
             }
@@ -214,16 +214,16 @@ impl Journals {
             let parts_only = told().all(|(_, parts_only)| parts_only);
             let reads = cx.keeper.is_read_only() && !self.live;
             if reads || least < 3 * slack(cx.shared) {
-                self.start = Start::Over;
+                self.start = JournalStart::Over;
             } else {
                 self.bytes = least;
                 self.parts.only = parts_only;
                 cx.report(LaneReport::RecordsElsewhere { journal_bytes: least, parts_only });
-                self.start = Start::Listing;
+                self.start = JournalStart::Listing;
                 self.request_all(cx, |tag| Message::ListJournal { tag, from: 0 });
             }
         }
-        self.start == Start::Over
+        self.start == JournalStart::Over
     }
 
     /// Fails nodes without a readable journal, as their records may be needed. Returns whether
@@ -267,7 +267,7 @@ impl Journals {
     /// Returns whether a journal that fails a request matters. After a clean stop no record is
     /// needed.
     pub(in crate::client) fn are_needed(&self) -> bool {
-        self.live || self.start != Start::Listing
+        self.live || self.start != JournalStart::Listing
     }
 
     /// Stops waiting for this node.
@@ -281,22 +281,22 @@ impl Journals {
             return false;
         }
         match self.start {
-            Start::Listing => self.start = Start::Telling { stored: false },
-            Start::Replaying => self.start = Start::Telling { stored: true },
-            Start::Nothing | Start::Over | Start::Telling { .. } => {}
+            JournalStart::Listing => self.start = JournalStart::Telling { stored: false },
+            JournalStart::Replaying => self.start = JournalStart::Telling { stored: true },
+            JournalStart::Nothing | JournalStart::Over | JournalStart::Telling { .. } => {}
         }
-        matches!(self.start, Start::Telling { .. })
+        matches!(self.start, JournalStart::Telling { .. })
     }
 
     /// Requests the replay of records, now that views exclude all lost nodes. Returns whether the
     /// replay has ended.
     pub(in crate::client) fn views_told(&mut self, cx: &mut Cx<'_>, view: &View) -> bool {
-        if matches!(self.start, Start::Telling { stored: true }) {
+        if matches!(self.start, JournalStart::Telling { stored: true }) {
             self.left = true;
-            self.start = Start::Over;
+            self.start = JournalStart::Over;
             return true;
         }
-        self.start = Start::Replaying;
+        self.start = JournalStart::Replaying;
         let mut lists = std::mem::take(&mut self.lists);
         lists.retain(|&role, _| cx.members.alive(role) && view.has(role));
         let (above, without) = decide(&lists);

@@ -70,7 +70,7 @@ impl Cx<'_> {
     }
 
     /// Returns whether a slice-set makes content known that some of its members do not know.
-    pub(super) fn makes_known(&self, stored: Stored<'_>) -> bool {
+    pub(super) fn makes_known(&self, stored: StoredSet<'_>) -> bool {
         let range = extent_of(stored.set);
         self.keeper.has_bad_blocks()
             && stored
@@ -81,7 +81,7 @@ impl Cx<'_> {
 
     /// Reports the effects of a stored slice-set to the keeper: its sums fit, and nothing of it is
     /// unknown any more.
-    pub(super) fn note_stored(&mut self, stored: Stored<'_>) {
+    pub(super) fn note_stored(&mut self, stored: StoredSet<'_>) {
         let set = stored.set;
         let range = extent_of(set);
         let sums = matches!(self.shared.space.redundancy(), Redundancy::Parity(_));
@@ -108,7 +108,7 @@ fn extent_of(set: &Set) -> Extent {
 
 /// A slice-set, seen as the content that it makes known where it is stored.
 #[derive(Clone, Copy)]
-pub(super) struct Stored<'a> {
+pub(super) struct StoredSet<'a> {
     pub(super) set: &'a Set,
     pub(super) code: &'a StripeCode,
     /// Nodes that have a part in it.
@@ -117,7 +117,7 @@ pub(super) struct Stored<'a> {
     pub(super) unknown: &'a [u32],
 }
 
-impl Stored<'_> {
+impl StoredSet<'_> {
     /// Tells whether it forms all sums, of all data.
     const fn makes_all_sums(&self) -> bool {
         match self.set.strategy {

@@ -33,7 +33,7 @@ type Granted = Option<Range<Position>>;
 /// A node that comes back grants its base: until it has granted the rest, the base is used
 /// everywhere.
 #[derive(Debug, Default)]
-pub(super) struct Lease {
+pub(super) struct RingsLease {
     /// Nodes that have granted all of their rings.
     granted: Roles,
     /// Nodes that were asked and have not answered.
@@ -53,7 +53,7 @@ pub(super) struct Lease {
     used_at: Instant,
 }
 
-impl Lease {
+impl RingsLease {
     /// Notes that no free position or slot was found.
     pub(super) const fn is_short(&mut self) {
         self.short = true;

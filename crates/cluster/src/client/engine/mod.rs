@@ -53,10 +53,10 @@ use copies::Copies;
 use decode::Decodes;
 use extent::Whose;
 #[cfg(test)]
-pub(super) use extent::{Want, Whom};
+pub(super) use extent::{WantedBlock, Whom};
 use flush::Flushes;
 use journals::Journals;
-use lease::Lease;
+use lease::RingsLease;
 pub(super) use mix::Mix;
 use opening::Below;
 use queue::Queue;
@@ -65,7 +65,7 @@ pub(super) use read_back::Verdict;
 use reading::take_read;
 pub(super) use sets::{Prepared, Sets, StoreFault};
 pub(super) use space::Space;
-use work::{Follows, Task, Work};
+use work::{BackgroundWork, Follows, WorkTask};
 use writes::Writes;
 
 use super::out::{IoPurpose, RequestKind};
@@ -90,10 +90,10 @@ pub(super) struct Engine {
     writes: Writes,
     queue: Queue,
     pub(super) sets: Sets,
-    lease: Lease,
+    lease: RingsLease,
     pub(super) journals: Journals,
     decodes: Decodes,
-    work: Work,
+    work: BackgroundWork,
     compares: Compares,
     flushes: Flushes,
     pub(super) copies: Copies,
@@ -112,10 +112,10 @@ impl Engine {
             writes: Writes::default(),
             queue: Queue::default(),
             sets: Sets::new(pipeline, mix, long_bytes),
-            lease: Lease::default(),
+            lease: RingsLease::default(),
             journals: Journals::new(superblock),
             decodes: Decodes::default(),
-            work: Work::default(),
+            work: BackgroundWork::default(),
             compares: Compares::default(),
             flushes: Flushes::default(),
             copies: Copies::default(),
@@ -334,7 +334,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    fn start_task(&mut self, cx: &mut Cx<'_>, task: Task) {
+    fn start_task(&mut self, cx: &mut Cx<'_>, task: WorkTask) {
         let key = cx.shared.space.key(task.unit.start);
         if cx.writes_over() {
             return task.end(cx, Done::Failed);

@@ -7,11 +7,11 @@ use braid_array::Buf;
 use super::context::Cx;
 use super::decode::Decodes;
 use super::journals::Journals;
-use super::lease::Lease;
+use super::lease::RingsLease;
 use super::pending::PendingSet;
-use super::position::Wanted;
+use super::position::PositionNeeds;
 use super::sets::{NewSet, Sets};
-use super::work::Work;
+use super::work::BackgroundWork;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use crate::pipeline::{Knowledge, Way, write_strategy};
@@ -21,14 +21,14 @@ use crate::set::{Roles, Set, WriteStrategy};
 /// The machines that a slice-set needs to get a position.
 pub(super) struct Below<'a> {
     pub(super) sets: &'a mut Sets,
-    pub(super) lease: &'a mut Lease,
+    pub(super) lease: &'a mut RingsLease,
     pub(super) journals: &'a mut Journals,
     pub(super) decodes: &'a mut Decodes,
-    pub(super) work: &'a mut Work,
+    pub(super) work: &'a mut BackgroundWork,
 }
 
 /// All that a slice-set needs to be opened.
-pub(super) struct Opening {
+pub(super) struct SetOpening {
     /// The kind of its position, and the index among the free ones.
     at: (usize, usize),
     plan: Arc<PlacedSchedule>,
@@ -46,7 +46,7 @@ pub(super) fn choose(
     below: &mut Below<'_>,
     first: &mut PendingSet,
     (kind, missing): (usize, Roles),
-) -> Option<Opening> {
+) -> Option<SetOpening> {
     let redundant = cx.shared.redundant();
     let whole = first.range.touched.is_all();
     let blank = whole && first.range.blank;
@@ -69,15 +69,15 @@ pub(super) fn choose(
     if !below.journals.may_open(cx, log, len) {
         return None;
     }
-    let wanted = Wanted { kind, plan: &plan, touched: &way.put, missing, by_client };
+    let wanted = PositionNeeds { kind, plan: &plan, touched: &way.put, missing, by_client };
     let (at, planner) = wanted.choose(cx, below.sets, below.lease)?;
     let staged = below.decodes.stage(cx.shared, scattered + sums + fetched.len(), len)?;
-    Some(Opening { at: (kind, at), plan, planner, way, missing, log, staged, fetched })
+    Some(SetOpening { at: (kind, at), plan, planner, way, missing, log, staged, fetched })
 }
 
 /// Opens a slice-set at the position that was chosen for it.
-pub(super) fn open(cx: &mut Cx<'_>, below: &mut Below<'_>, job: PendingSet, opening: Opening) {
-    let Opening { at: (kind, at), plan, planner, way, missing, log, staged, fetched } = opening;
+pub(super) fn open(cx: &mut Cx<'_>, below: &mut Below<'_>, job: PendingSet, opening: SetOpening) {
+    let SetOpening { at: (kind, at), plan, planner, way, missing, log, staged, fetched } = opening;
     let (position, generation, number) = below.sets.use_position(kind, at);
     let set = Set {
         position,

@@ -1,7 +1,7 @@
 //! Choice of the free position that a slice-set gets.
 
 use super::context::Cx;
-use super::lease::Lease;
+use super::lease::RingsLease;
 use super::sets::Sets;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
@@ -9,7 +9,7 @@ use crate::schedule::Planner;
 use crate::set::{Roles, Touched};
 
 /// Requirements of a slice-set for its position.
-pub(super) struct Wanted<'a> {
+pub(super) struct PositionNeeds<'a> {
     /// Wide or narrow.
     pub(super) kind: usize,
     pub(super) plan: &'a PlacedSchedule,
@@ -19,7 +19,7 @@ pub(super) struct Wanted<'a> {
     pub(super) by_client: bool,
 }
 
-impl Wanted<'_> {
+impl PositionNeeds<'_> {
     /// Returns the index, among the free positions of the kind, of the one whose encoder has least
     /// to send; otherwise of the one longest free; and the maker of the parities there. Positions
     /// whose encoder is missing are skipped, unless the client makes the parities.
@@ -27,7 +27,7 @@ impl Wanted<'_> {
         &self,
         cx: &Cx<'_>,
         sets: &Sets,
-        lease: &Lease,
+        lease: &RingsLease,
     ) -> Option<(usize, Planner)> {
         let nodes = cx.members.nodes();
         let usable = lease.usable(cx);

@@ -1,6 +1,6 @@
 //! Inspection of the engine by the client's tests.
 
-use super::extent::{Extent, Range, Want};
+use super::extent::{Extent, Range, WantedBlock};
 use super::{Cx, Engine, Shared};
 use crate::ids::Position;
 
@@ -26,7 +26,12 @@ impl Engine {
         self.decodes.forget_all_kept(shared);
     }
 
-    pub(in crate::client) fn decode(&mut self, cx: &mut Cx<'_>, range: Range, wanted: Vec<Want>) {
+    pub(in crate::client) fn decode(
+        &mut self,
+        cx: &mut Cx<'_>,
+        range: Range,
+        wanted: Vec<WantedBlock>,
+    ) {
         let (stripe, at, len) = range;
         self.decodes.decode(cx, Extent { stripe, index: 0, at, len }, wanted);
     }

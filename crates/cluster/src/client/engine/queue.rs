@@ -13,11 +13,11 @@ use super::context::{Cx, Note};
 use super::extent::Extent;
 use super::gather::{Gather, Stretch};
 use super::journals::Journals;
-use super::lease::Lease;
+use super::lease::RingsLease;
 use super::opening::{Below, choose, open};
 use super::pending::PendingSet;
 use super::sets::{MAX_TRIES, NewSet, Sets};
-use super::work::Work;
+use super::work::BackgroundWork;
 use crate::client::Key;
 use crate::ids::Position;
 use crate::schedule::Planner;
@@ -45,7 +45,7 @@ impl Queue {
     }
 
     /// Turns gathered writes into slice-sets where they are complete or have waited long enough.
-    pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>, sets: &Sets, lease: &Lease) {
+    pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>, sets: &Sets, lease: &RingsLease) {
         let hurry = cx.keeper.is_stopping();
         let listed = cx.shared.areas.listed().len();
         if listed == 0 {
@@ -185,7 +185,7 @@ impl Queue {
     }
 
     /// Cuts the first slice-set to this length.
-    fn cut_first(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize, most: u32) {
+    fn cut_first(&mut self, cx: &mut Cx<'_>, work: &mut BackgroundWork, kind: usize, most: u32) {
         let first = &mut self.pending[kind][0];
         if first.range.len <= most {
             return;
@@ -209,7 +209,7 @@ impl Queue {
 
     /// Cuts the first slice-set, where it writes a part of a stripe, so that each block of its
     /// range is known or unknown as a whole.
-    fn cut_first_alike(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize) {
+    fn cut_first_alike(&mut self, cx: &mut Cx<'_>, work: &mut BackgroundWork, kind: usize) {
         let first = &self.pending[kind][0];
         let by_others = !first.restores.is_empty();
         if by_others || first.range.touched.is_all() || !cx.keeper.has_bad_blocks() {

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::figures::Kind;
+use braid_array::figures::OperationKind;
 use braid_array::{Buf, Request, RequestError, RequestId, SECTOR_BYTES};
 
 use super::Engine;
 use super::context::Cx;
-use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
+use super::extent::{Extent, Piece, Range, WantedBlock, Whom, Whose};
 use crate::client::latency::{Done, TimedOperation};
 use crate::client::session_key::SessionKey;
 use crate::ids::{Position, Slot};
@@ -21,7 +21,7 @@ impl Engine {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);
         let all_there = cx.lost().is_empty() && !cx.keeper.has_bad_blocks();
-        let mut together: BTreeMap<Range, (Extent, Vec<Want>)> = BTreeMap::new();
+        let mut together: BTreeMap<Range, (Extent, Vec<WantedBlock>)> = BTreeMap::new();
         let mut next = start;
         while next < end {
             let extent = cx.shared.extent(next, end);
@@ -31,7 +31,11 @@ impl Engine {
                 read_part(cx, request.id, extent, into);
             } else {
                 let (_, wanted) = together.entry(extent.range()).or_insert((extent, Vec::new()));
-                wanted.push(Want { index: extent.index, into, whom: Whom::Request(request.id) });
+                wanted.push(WantedBlock {
+                    index: extent.index,
+                    into,
+                    whom: Whom::Request(request.id),
+                });
             }
             next += u64::from(extent.len);
         }
@@ -45,7 +49,8 @@ impl Engine {
         let Piece { cell, extent, into, whose } = piece;
         match whose {
             Whose::Request(request) => {
-                let wanted = vec![Want { index: extent.index, into, whom: Whom::Request(request) }];
+                let wanted =
+                    vec![WantedBlock { index: extent.index, into, whom: Whom::Request(request) }];
                 if cx.readable(cell.node) {
                     self.decodes.decode_without(extent, wanted, cell.node);
                 } else {
@@ -84,7 +89,7 @@ pub(super) fn take_read(cx: &mut Cx<'_>, from: SessionKey, slot: Slot, ok: bool)
     cx.answered(from);
     if let Some(role) = from.role() {
         let bytes = piece.extent.len.into();
-        let done = Done { member: cx.members.id(role), kind: Kind::Read, bytes, ok };
+        let done = Done { member: cx.members.id(role), kind: OperationKind::Read, bytes, ok };
         cx.out.latency.end(role, TimedOperation::Read(slot), Some(done), now);
     }
     Some(piece)

@@ -9,7 +9,7 @@ use braid_array::{Instant, Role, SECTOR_BYTES};
 use super::extent::{Extent, Piece, Whose};
 use crate::client::latency::TimedOperation;
 use crate::client::membership::Membership;
-use crate::client::out::Out;
+use crate::client::out::ClientOut;
 use crate::client::session_key::SessionKey;
 use crate::ids::Slot;
 use crate::pipeline::Pipeline;
@@ -26,13 +26,13 @@ struct Port {
 
 /// The read slots of all nodes, by role; those of the copy target come last.
 #[derive(Debug)]
-pub(in crate::client) struct Reads {
+pub(in crate::client) struct ReadSlots {
     ports: Vec<Port>,
     nodes: u16,
     slots: u16,
 }
 
-impl Reads {
+impl ReadSlots {
     pub(in crate::client) fn new(nodes: u16, slots: u16) -> Self {
         let port = |_| Port {
             slots: (0..slots).map(|_| None).collect(),
@@ -100,7 +100,7 @@ impl Reads {
         pipeline: &Pipeline,
         members: &Membership,
         now: Instant,
-        out: &mut Out,
+        out: &mut ClientOut,
     ) -> bool {
         let mut short = false;
         for role in Role::all(members.nodes()) {

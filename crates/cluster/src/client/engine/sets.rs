@@ -26,7 +26,7 @@ pub(in crate::client) use self::answers::{Prepared, StoreFault};
 use self::commits::Commits;
 use self::outline::{Outline, Outlines};
 use self::pace::Pace;
-use super::known::Stored;
+use super::known::StoredSet;
 use super::mix::Mix;
 use super::pending::PendingSet;
 use crate::client::Key;
@@ -39,7 +39,7 @@ pub(super) const MAX_TRIES: u32 = 8;
 
 /// Stage of a slice-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SetStage {
     /// Nodes get its slices and make its new content.
     Preparing,
     /// All have the new content; it is committed once superblocks record the losses.
@@ -64,7 +64,7 @@ pub(super) struct NewSet {
 
 /// A slice-set that has a position.
 #[derive(Debug)]
-struct OpenSet {
+struct PositionedSet {
     set: Set,
     plan: Arc<PlacedSchedule>,
     job: PendingSet,
@@ -88,7 +88,7 @@ struct OpenSet {
     waits: Roles,
     /// The node that forwards `BeginSet` to the others, while it can be relied upon.
     relay: Option<Role>,
-    stage: Stage,
+    stage: SetStage,
     /// Blocks whose content is unknown everywhere; their sums stay unknown.
     unknown: Vec<u32>,
     /// Answered only after bad-block logs no longer list the written blocks.
@@ -98,16 +98,16 @@ struct OpenSet {
     ok: bool,
 }
 
-impl OpenSet {
+impl PositionedSet {
     /// Returns the bytes that the client sends.
     fn bytes(&self) -> u64 {
         u64::from(self.set.len) * u64::from(self.job.range.touched.count())
     }
 
     /// Returns the view of the slice-set as newly known content.
-    fn stored(&self) -> Stored<'_> {
+    fn stored(&self) -> StoredSet<'_> {
         let Self { set, plan, parts, unknown, .. } = self;
-        Stored { set, code: &plan.code, parts: *parts, unknown }
+        StoredSet { set, code: &plan.code, parts: *parts, unknown }
     }
 
     /// Returns the bytes that a node stores.
@@ -123,7 +123,7 @@ impl OpenSet {
 
     /// Returns whether only the record of losses in superblocks is awaited.
     fn waits_until_told(&self) -> bool {
-        matches!(self.stage, Stage::Held | Stage::Committing) && self.is_due()
+        matches!(self.stage, SetStage::Held | SetStage::Committing) && self.is_due()
     }
 }
 
@@ -131,7 +131,7 @@ impl OpenSet {
 /// the nodes' answers on their parts, and decides when a slice-set is committed.
 #[derive(Debug)]
 pub(in crate::client) struct Sets {
-    open: BTreeMap<Position, OpenSet>,
+    open: BTreeMap<Position, PositionedSet>,
     /// Free positions of either kind, wide and narrow, those longest free first.
     free: [VecDeque<Position>; 2],
     /// By position, how often it was used.
@@ -226,13 +226,14 @@ impl Sets {
 
     /// Returns whether the requests of all open slice-sets are answered.
     pub(super) fn all_answered(&self) -> bool {
-        self.open.values().all(|open| open.stage == Stage::Committing)
+        self.open.values().all(|open| open.stage == SetStage::Committing)
     }
 
     /// Data on their way to the nodes.
     fn preparing_bytes(&self) -> u64 {
-        let preparing = |open: &&OpenSet| matches!(open.stage, Stage::Preparing | Stage::Held);
-        self.open.values().filter(preparing).map(OpenSet::bytes).sum()
+        let preparing =
+            |open: &&PositionedSet| matches!(open.stage, SetStage::Preparing | SetStage::Held);
+        self.open.values().filter(preparing).map(PositionedSet::bytes).sum()
     }
 
     /// Returns the length of the parts of a slice-set whose writer waits.
@@ -242,7 +243,7 @@ impl Sets {
 
     /// Positions of slice-sets that may be on their way into the stores.
     pub(super) fn committing(&self) -> impl Iterator<Item = Position> {
-        let committing = self.open.iter().filter(|(_, open)| open.stage == Stage::Committing);
+        let committing = self.open.iter().filter(|(_, open)| open.stage == SetStage::Committing);
         committing.map(|(&position, _)| position)
     }
 
@@ -253,7 +254,7 @@ impl Sets {
 
     /// The slices of slice-sets that may be on their way into the stores.
     fn committing_keys(&self) -> impl Iterator<Item = Key> {
-        let committing = self.open.values().filter(|open| open.stage == Stage::Committing);
+        let committing = self.open.values().filter(|open| open.stage == SetStage::Committing);
         committing.map(|open| open.job.key)
     }
 
@@ -297,8 +298,9 @@ impl Sets {
 
     /// The slices of open slice-sets, and whether each is being stored and is background work.
     pub(super) fn keys(&self) -> impl Iterator<Item = (Key, bool, bool)> {
-        let key =
-            |open: &OpenSet| (open.job.key, open.stage == Stage::Committing, open.job.background);
+        let key = |open: &PositionedSet| {
+            (open.job.key, open.stage == SetStage::Committing, open.job.background)
+        };
         self.open.values().map(key)
     }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use braid_array::code::Cell;
 use braid_array::plan::parity::StripeView;
-use braid_array::plan::{MemberIo, Place, RoleView, Rows};
+use braid_array::plan::{MemberIo, MemberPlace, RoleView, Rows};
 use braid_array::{IoOp, MemberId, Role, SECTOR_BYTES};
 
 use super::context::Cx;
 use super::extent::{Extent, Piece, Whose};
-use super::reads::Reads;
+use super::reads::ReadSlots;
 use crate::ids::Position;
 
 /// Distance between the rows of a member in the sectors of plans; so large that each row is read by
@@ -46,12 +46,12 @@ pub(super) const fn rows(len: u32) -> Rows {
 }
 
 /// Where plans read a block.
-pub(super) fn place(cell: Cell) -> Place {
-    Place { member: MemberId(cell.node.0), sector: u64::from(cell.row) * ROW_SECTORS }
+pub(super) fn place(cell: Cell) -> MemberPlace {
+    MemberPlace { member: MemberId(cell.node.0), sector: u64::from(cell.row) * ROW_SECTORS }
 }
 
 /// Returns the block at a place that a plan reads.
-pub(super) const fn cell(place: Place) -> Cell {
+pub(super) const fn cell(place: MemberPlace) -> Cell {
     Cell { row: (place.sector / ROW_SECTORS) as u16, node: node(place.member) }
 }
 
@@ -61,10 +61,10 @@ pub(super) const fn node(member: MemberId) -> Role {
 }
 
 /// Queues the reads of a plan.
-pub(super) fn read(reads: &mut Reads, ios: &[MemberIo], extent: Extent, whose: Whose) {
+pub(super) fn read(reads: &mut ReadSlots, ios: &[MemberIo], extent: Extent, whose: Whose) {
     for &MemberIo { member, op } in ios {
         if let IoOp::Read { sector, buf: into } = op {
-            reads.queue(Piece { cell: cell(Place { member, sector }), extent, into, whose });
+            reads.queue(Piece { cell: cell(MemberPlace { member, sector }), extent, into, whose });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::set::Roles;
 
 /// A unit that has been asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
+pub(super) struct WorkTask {
     place: u64,
     pub(super) unit: Unit,
     pub(super) what: What,
@@ -36,7 +36,7 @@ pub(super) enum Follows {
     Over(Done),
 }
 
-impl Task {
+impl WorkTask {
     /// Returns whether the task rebuilds this member.
     fn rebuilds(&self, id: MemberId) -> bool {
         matches!(&self.what, What::Rebuild(targets) if targets.contains(&id))
@@ -101,14 +101,14 @@ impl Task {
 
 /// Background work whose slices are not free yet, and work under way, by its slice.
 #[derive(Debug, Default)]
-pub(super) struct Work {
-    waiting: VecDeque<Task>,
-    working: BTreeMap<Key, Task>,
+pub(super) struct BackgroundWork {
+    waiting: VecDeque<WorkTask>,
+    working: BTreeMap<Key, WorkTask>,
 }
 
-impl Work {
+impl BackgroundWork {
     pub(super) fn add(&mut self, place: u64, unit: Unit, what: What) {
-        self.waiting.push_back(Task {
+        self.waiting.push_back(WorkTask {
             place,
             unit,
             what,
@@ -130,16 +130,16 @@ impl Work {
         self.waiting.len() + working.sum::<usize>()
     }
 
-    pub(super) fn next(&mut self) -> Option<Task> {
+    pub(super) fn next(&mut self) -> Option<WorkTask> {
         self.waiting.pop_front()
     }
 
     /// Queues a task again: its slice or the buffers are in use.
-    pub(super) fn wait(&mut self, task: Task) {
+    pub(super) fn wait(&mut self, task: WorkTask) {
         self.waiting.push_back(task);
     }
 
-    pub(super) fn begin(&mut self, key: Key, task: Task) {
+    pub(super) fn begin(&mut self, key: Key, task: WorkTask) {
         self.working.insert(key, task);
     }
 
@@ -154,9 +154,9 @@ impl Work {
     /// their content yet. Background work is there to restore that content.
     pub(super) fn missing(&self, cx: &Cx<'_>, key: Key, background: bool) -> Roles {
         let (start, end) = cx.shared.space.range(key);
-        let is_there = |task: &&Task| cx.shared.space.key(task.unit.start) == key;
+        let is_there = |task: &&WorkTask| cx.shared.space.key(task.unit.start) == key;
         let waiting = self.waiting.iter().filter(is_there);
-        let tasks: Vec<&Task> = waiting.chain(self.working.get(&key)).collect();
+        let tasks: Vec<&WorkTask> = waiting.chain(self.working.get(&key)).collect();
         let is_given =
             |role| cx.members.id(role).is_some_and(|id| tasks.iter().any(|task| task.rebuilds(id)));
         let has = |role| {

@@ -15,7 +15,7 @@ use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::parts::Parts;
 use crate::client::retry::pause_millis;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::{Purpose, Step};
+use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
 use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
 use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
@@ -137,7 +137,7 @@ impl KeeperSide {
             && let Ok(Some(_)) = bad_blocks_place(found, sectors)
         {
             visit.returned = Some(Box::new(found.clone()));
-            return parts.go_on(SessionKey::AbsentVisit, Step::Listing);
+            return parts.go_on(SessionKey::AbsentVisit, NegotiationStep::Listing);
         }
         self.absent_found(parts, decoded, None);
     }

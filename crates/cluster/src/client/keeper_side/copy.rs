@@ -19,7 +19,7 @@ use crate::client::engine::Verdict;
 use crate::client::parts::Parts;
 use crate::client::retry::PATIENCE_MILLIS;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::Step;
+use crate::client::sessions::negotiation::NegotiationStep;
 
 const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
 
@@ -82,7 +82,7 @@ impl KeeperSide {
         }
         parts.shared.reads.stands_anew(SessionKey::CopyTarget);
         parts.engine.copies.begin(place, parts.shared.pipeline.base_reads());
-        copy_step(parts, Step::Copying);
+        copy_step(parts, NegotiationStep::Copying);
         if let Some(id) = command {
             parts.out.reply(id, Ok(()));
         }
@@ -96,7 +96,8 @@ impl KeeperSide {
         let place = recovery.place;
         let spare = recovery.new.device.clone();
         let is_at = |parts: &Parts, step| parts.session(SessionKey::CopyTarget).is_coming_at(step);
-        let begun = [Step::Copying, Step::Flushing, Step::ReadingBack];
+        let begun =
+            [NegotiationStep::Copying, NegotiationStep::Flushing, NegotiationStep::ReadingBack];
         if !begun.into_iter().any(|step| is_at(parts, step)) {
             return None;
         }
@@ -122,10 +123,10 @@ impl KeeperSide {
             }
             None => {}
         }
-        if is_at(parts, Step::ReadingBack) {
+        if is_at(parts, NegotiationStep::ReadingBack) {
             parts.session_mut(SessionKey::CopyTarget).due = parts.engine.read_back.due();
         }
-        if !is_at(parts, Step::Copying) {
+        if !is_at(parts, NegotiationStep::Copying) {
             return None;
         }
         parts.session_mut(SessionKey::CopyTarget).due = parts.engine.copies.due();
@@ -133,7 +134,7 @@ impl KeeperSide {
             parts.engine.copies.pause();
             let until = parts.keeper.view().now().plus_millis(PATIENCE_MILLIS);
             parts.session_mut(SessionKey::CopyTarget).due = Some(until);
-            parts.go_on(SessionKey::CopyTarget, Step::Flushing);
+            parts.go_on(SessionKey::CopyTarget, NegotiationStep::Flushing);
         }
         None
     }
@@ -142,7 +143,7 @@ impl KeeperSide {
     pub(super) fn begin_to_read_back(parts: &mut Parts) {
         let Some(place) = parts.sessions.list.place(SessionKey::CopyTarget) else { return };
         parts.engine.read_back.begin(place);
-        copy_step(parts, Step::ReadingBack);
+        copy_step(parts, NegotiationStep::ReadingBack);
     }
 
     /// Fails the copy and its target.
@@ -164,7 +165,7 @@ impl KeeperSide {
         }
         if !parts.keeper_mut().retire_copied() {
             parts.engine.copies.resume();
-            copy_step(parts, Step::Copying);
+            copy_step(parts, NegotiationStep::Copying);
             return None;
         }
         Some(place)
@@ -191,7 +192,7 @@ impl KeeperSide {
     }
 }
 
-fn copy_step(parts: &mut Parts, step: Step) {
+fn copy_step(parts: &mut Parts, step: NegotiationStep) {
     parts.sessions.hold(SessionKey::CopyTarget, step);
     parts.session_mut(SessionKey::CopyTarget).due = None;
 }

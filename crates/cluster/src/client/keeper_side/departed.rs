@@ -4,10 +4,10 @@ use braid_array::Instant;
 
 use super::KeeperSide;
 use super::visits::Visits;
-use crate::client::ownership::decision::Grant;
+use crate::client::ownership::decision::NodeGrant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::{Purpose, Step};
+use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
 use crate::client::sessions::session::Session;
 use crate::ids::{NodeId, VoterNo};
 use crate::member::VolumeAddress;
@@ -94,25 +94,25 @@ impl KeeperSide {
             sessions.end(&mut net, SessionKey::DepartedVisit);
             self.departed.visits.done();
         } else {
-            sessions.go_on(&mut net, SessionKey::DepartedVisit, Step::Granting);
+            sessions.go_on(&mut net, SessionKey::DepartedVisit, NegotiationStep::Granting);
         }
     }
 
     /// Takes the grant of the visited node, which then waits for its order.
-    pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &Grant) {
+    pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &NodeGrant) {
         self.departed.granted = Some(grant.incarnation);
-        parts.sessions.hold(SessionKey::DepartedVisit, Step::Granted);
+        parts.sessions.hold(SessionKey::DepartedVisit, NegotiationStep::Granted);
         self.resolve_departed(parts);
     }
 
     /// Orders the visited node to drop its slice-sets, once no takeover may ask for them.
     pub(super) fn resolve_departed(&self, parts: &mut Parts) {
         let visit = SessionKey::DepartedVisit;
-        if parts.session(visit).is_coming_at(Step::Granted)
+        if parts.session(visit).is_coming_at(NegotiationStep::Granted)
             && let Some(incarnation) = self.departed.granted
             && parts.is_out(incarnation)
         {
-            parts.go_on(visit, Step::Resolving);
+            parts.go_on(visit, NegotiationStep::Resolving);
         }
     }
 }

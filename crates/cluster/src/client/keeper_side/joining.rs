@@ -7,10 +7,10 @@ use braid_array::{Refusal, Role, SECTOR_BYTES};
 
 use super::KeeperSide;
 use super::recovery::{Origin, moved, new_member};
-use crate::client::ownership::decision::Grant;
+use crate::client::ownership::decision::NodeGrant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::{Purpose, Step};
+use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
 use crate::ids::NodeId;
 use crate::member::member_name;
 
@@ -48,11 +48,11 @@ impl KeeperSide {
             };
             return self.fail(parts, key, Some(why));
         }
-        parts.go_on(key, Step::Granting);
+        parts.go_on(key, NegotiationStep::Granting);
     }
 
     /// Takes the grant of a joining node.
-    pub(super) fn granted(&mut self, parts: &mut Parts, key: SessionKey, grant: Grant) {
+    pub(super) fn granted(&mut self, parts: &mut Parts, key: SessionKey, grant: NodeGrant) {
         match self.recovery.as_mut().filter(|recovery| recovery.key == key) {
             Some(recovery) => recovery.grant = Some(grant),
             None => {
@@ -61,7 +61,7 @@ impl KeeperSide {
                 }
             }
         }
-        parts.sessions.hold(key, Step::Granted);
+        parts.sessions.hold(key, NegotiationStep::Granted);
         self.drop_leftovers(parts);
     }
 
@@ -69,7 +69,7 @@ impl KeeperSide {
     /// slice-sets went on without them.
     pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
         for key in parts.sessions.list.member_keys() {
-            if !parts.session(key).is_coming_at(Step::Granted) {
+            if !parts.session(key).is_coming_at(NegotiationStep::Granted) {
                 continue;
             }
             let grant = match self.recovery.as_ref().filter(|recovery| recovery.key == key) {
@@ -78,7 +78,7 @@ impl KeeperSide {
             };
             let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
             if parts.is_out(incarnation) {
-                parts.go_on(key, Step::Resolving);
+                parts.go_on(key, NegotiationStep::Resolving);
             }
         }
     }
@@ -96,7 +96,7 @@ impl KeeperSide {
         match (candidate, &mut parts.session_mut(key).member) {
             (Ok(superblock), Some(member)) => {
                 member.superblock = superblock;
-                parts.go_on(key, Step::Preparing);
+                parts.go_on(key, NegotiationStep::Preparing);
             }
             (candidate, _) => self.fail(parts, key, candidate.err()),
         }
@@ -114,7 +114,10 @@ impl KeeperSide {
             let keeper = parts.keeper.view();
             let needed = keeper.has_bad_blocks() || keeper.has_to_resync();
             let replays = had && needed && parts.engine.journals.decided.is_some();
-            parts.go_on(key, if replays { Step::Replaying } else { Step::Emptying });
+            parts.go_on(
+                key,
+                if replays { NegotiationStep::Replaying } else { NegotiationStep::Emptying },
+            );
         } else {
             let reason = "its volume has no journal that is large enough";
             let (sessions, mut net) = parts.sessions();
@@ -133,7 +136,7 @@ impl KeeperSide {
             // Records that name its role are from before: none may be left.
             session.lost_at = version;
         }
-        parts.sessions.hold(key, Step::Prepared);
+        parts.sessions.hold(key, NegotiationStep::Prepared);
         self.wire_next(parts);
     }
 

@@ -16,7 +16,7 @@ use braid_array::{MemberId, Refusal};
 use super::parts::Parts;
 use super::session_key::SessionKey;
 use super::sessions::Answer;
-use super::sessions::negotiation::Step;
+use super::sessions::negotiation::NegotiationStep;
 use crate::member::VolumeAddress;
 use absent::Absents;
 use departed::Departed;
@@ -117,17 +117,17 @@ impl KeeperSide {
     }
 
     /// Handles a joining node that rests at a step.
-    pub(super) fn holds(&mut self, parts: &mut Parts, key: SessionKey, step: Step) {
+    pub(super) fn holds(&mut self, parts: &mut Parts, key: SessionKey, step: NegotiationStep) {
         match step {
-            Step::Prepared => self.prepared(parts, key),
-            Step::ReadingBack => Self::begin_to_read_back(parts),
+            NegotiationStep::Prepared => self.prepared(parts, key),
+            NegotiationStep::ReadingBack => Self::begin_to_read_back(parts),
             _ => {}
         }
     }
 
     /// Handles the end of wiring of a joining node, with success or not.
     pub(super) fn wired(&mut self, parts: &mut Parts, key: SessionKey, ok: bool) {
-        if parts.session(key).is_coming_at(Step::Wiring) {
+        if parts.session(key).is_coming_at(NegotiationStep::Wiring) {
             if ok && parts.may_return() {
                 self.take_back(parts, key);
             } else {

@@ -8,7 +8,7 @@ use braid_array::{Instant, MemberId, Refusal, Role, SECTOR_BYTES};
 
 use super::KeeperSide;
 use crate::client::ClientMember;
-use crate::client::ownership::decision::Grant;
+use crate::client::ownership::decision::NodeGrant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
 use crate::client::sessions::Net;
@@ -69,7 +69,7 @@ pub(super) struct Recovery {
     /// The role that it is to have.
     pub(super) place: Role,
     pub(super) before: Option<Before>,
-    pub(super) grant: Option<Grant>,
+    pub(super) grant: Option<NodeGrant>,
 }
 
 impl Recovery {

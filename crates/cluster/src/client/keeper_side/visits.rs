@@ -6,7 +6,7 @@ use crate::client::retry::pause_millis;
 use crate::member::VolumeAddress;
 
 #[derive(Debug)]
-struct Node {
+struct VisitedNode {
     place: VolumeAddress,
     /// Attempts that failed.
     tries: u32,
@@ -17,7 +17,7 @@ struct Node {
 /// Nodes to be visited, and the one being visited.
 #[derive(Debug)]
 pub(in crate::client) struct Visits {
-    nodes: Vec<Node>,
+    nodes: Vec<VisitedNode>,
     visited: Option<VolumeAddress>,
     /// Number of attempts that may fail; `None`: any number.
     most: Option<u32>,
@@ -30,7 +30,7 @@ impl Visits {
 
     /// Adds a node, after this many attempts.
     pub(super) fn add(&mut self, place: VolumeAddress, tries: u32, due: Instant) {
-        self.nodes.push(Node { place, tries, due });
+        self.nodes.push(VisitedNode { place, tries, due });
     }
 
     pub(super) fn forget(&mut self, place: &VolumeAddress) {

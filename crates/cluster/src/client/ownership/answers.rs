@@ -4,9 +4,9 @@ use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::{Refusal, Role};
 
-use super::decision::Grant;
-use super::witnesses::Said;
-use super::{Facts, Ownership, Stage};
+use super::decision::NodeGrant;
+use super::witnesses::WitnessAnswer;
+use super::{Ownership, OwnershipFacts, OwnershipStage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
 use crate::client::session_key::SessionKey;
@@ -20,9 +20,9 @@ impl Ownership {
     pub(in crate::client) fn granted(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         role: Role,
-        grant: Grant,
+        grant: NodeGrant,
     ) {
         self.learn_of_witnesses(cx, grant.view.as_ref());
         self.grants.insert(role.into(), grant);
@@ -46,7 +46,7 @@ impl Ownership {
     pub(in crate::client) fn outvoted(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         key: SessionKey,
         kind: Option<RequestKind>,
         granted: Epoch,
@@ -60,7 +60,13 @@ impl Ownership {
     }
 
     /// Notes the epoch that a voter has granted to another client.
-    fn asked_too_low(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: VoterNo, granted: Epoch) {
+    fn asked_too_low(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: OwnershipFacts,
+        voter: VoterNo,
+        granted: Epoch,
+    ) {
         self.outvoted = self.outvoted.max(granted);
         self.answered(cx, facts, voter);
     }
@@ -78,7 +84,7 @@ impl Ownership {
     pub(in crate::client) fn view_recorded(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         voter: impl Into<VoterNo>,
         order: (Epoch, u32),
     ) {
@@ -99,7 +105,7 @@ impl Ownership {
     pub(in crate::client) fn answered(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         voter: impl Into<VoterNo>,
     ) {
         self.waiting.remove(&voter.into());
@@ -110,7 +116,7 @@ impl Ownership {
     pub(in crate::client) fn reread(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         role: Role,
         part: Option<&[u8]>,
     ) {
@@ -126,7 +132,7 @@ impl Ownership {
     pub(in crate::client) fn leftovers(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         role: Role,
         (params, items, next): (Option<Params>, Vec<Leftover>, u16),
     ) {
@@ -144,12 +150,12 @@ impl Ownership {
     pub(in crate::client) fn without(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         voter: impl Into<VoterNo>,
     ) {
         let voter = voter.into();
         self.waiting.remove(&voter);
-        if self.stage != Stage::Over {
+        if self.stage != OwnershipStage::Over {
             self.grants.remove(&voter);
             self.lost.insert(voter);
         }
@@ -160,7 +166,7 @@ impl Ownership {
     pub(in crate::client) fn witness_event(
         &mut self,
         cx: &mut Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
         peer: PeerId,
         event: FabricEvent,
     ) {
@@ -168,28 +174,34 @@ impl Ownership {
         let grant = self.grant(cx.shared.params());
         let Some(said) = self.witnesses.event(peer, event, grant, cx.out, now) else { return };
         match said {
-            Said::Granted(number, grant) => self.witness_granted(cx, facts, number, grant),
-            Said::Recorded(number, order) => self.view_recorded(cx, facts, number, order),
-            Said::Lost(number) => self.without(cx, facts, number),
-            Said::Outvoted(number, RequestKind::Grant, granted)
+            WitnessAnswer::Granted(number, grant) => self.witness_granted(cx, facts, number, grant),
+            WitnessAnswer::Recorded(number, order) => self.view_recorded(cx, facts, number, order),
+            WitnessAnswer::Lost(number) => self.without(cx, facts, number),
+            WitnessAnswer::Outvoted(number, RequestKind::Grant, granted)
                 if !facts.starting && granted <= cx.shared.params().epoch =>
             {
                 self.witnesses.cut(number, cx.out, now);
                 self.without(cx, facts, number);
             }
-            Said::Outvoted(number, RequestKind::Grant, granted)
+            WitnessAnswer::Outvoted(number, RequestKind::Grant, granted)
                 if facts.starting && !self.follows =>
             {
                 self.asked_too_low(cx, facts, number, granted);
             }
-            Said::Outvoted(..) => {
+            WitnessAnswer::Outvoted(..) => {
                 let role = cx.members.alive_roles().next().unwrap_or(Role(0));
                 self.is_fenced_by(cx, role);
             }
         }
     }
 
-    fn witness_granted(&mut self, cx: &mut Cx<'_>, facts: Facts, number: VoterNo, grant: Grant) {
+    fn witness_granted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: OwnershipFacts,
+        number: VoterNo,
+        grant: NodeGrant,
+    ) {
         if facts.starting {
             self.learn_of_witnesses(cx, grant.view.as_ref());
         }
@@ -213,7 +225,7 @@ impl Ownership {
     }
 
     /// Dials witnesses whose time has come, and abandons those that owe an answer for too long.
-    pub(in crate::client) fn tick(&mut self, cx: &mut Cx<'_>, facts: Facts) {
+    pub(in crate::client) fn tick(&mut self, cx: &mut Cx<'_>, facts: OwnershipFacts) {
         let now = cx.keeper.now();
         for number in self.witnesses.tick(facts.may_return, cx.out, now) {
             self.without(cx, facts, number);

@@ -6,7 +6,7 @@ use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, Role};
 
 use super::Ownership;
-use super::decision::{Grant, START};
+use super::decision::{NodeGrant, START};
 use crate::client::engine::Cx;
 use crate::client::membership::writes_over;
 use crate::ids::VoterNo;
@@ -27,7 +27,7 @@ impl Ownership {
         let torn = cx.keeper.has_torn() && !braid_array::broken("torn-recorded");
         let holder = |role: Role, before: Option<NonZeroU64>| {
             if cx.members.readable(cx.keeper, role) {
-                self.grant_of(role).and_then(Grant::member)
+                self.grant_of(role).and_then(NodeGrant::member)
             } else if cx.keeper.arrivals_told() {
                 None
             } else {

@@ -20,7 +20,7 @@ pub(in crate::client) const START: &str = "start the other nodes, or use --force
 
 /// Grant of a node.
 #[derive(Clone, Debug)]
-pub(in crate::client) struct Grant {
+pub(in crate::client) struct NodeGrant {
     /// The newest view that the node holds.
     pub(in crate::client) view: Option<View>,
     /// Incarnation by which views list the node as a member in sync.
@@ -29,7 +29,7 @@ pub(in crate::client) struct Grant {
     pub(in crate::client) node: NodeId,
 }
 
-impl Grant {
+impl NodeGrant {
     /// Returns the incarnation in the form of views.
     pub(super) const fn member(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.incarnation)
@@ -61,7 +61,7 @@ pub(in crate::client) struct Findings<'a> {
     pub(in crate::client) epoch: Epoch,
     pub(in crate::client) nodes: u16,
     /// Grants of the voters that are there.
-    pub(in crate::client) grants: &'a BTreeMap<VoterNo, Grant>,
+    pub(in crate::client) grants: &'a BTreeMap<VoterNo, NodeGrant>,
     /// The superblocks say of this role that it has all that belongs to it.
     pub(in crate::client) in_sync: &'a dyn Fn(Role) -> bool,
     /// Voters lost since the start began: the array continues without them, as after a later loss.
@@ -85,9 +85,9 @@ pub(in crate::client) struct Findings<'a> {
 
 /// Returns the grants of members' nodes, by role, in an array with this many roles.
 pub(super) fn of_members(
-    grants: &BTreeMap<VoterNo, Grant>,
+    grants: &BTreeMap<VoterNo, NodeGrant>,
     nodes: u16,
-) -> impl Iterator<Item = (Role, &Grant)> {
+) -> impl Iterator<Item = (Role, &NodeGrant)> {
     grants.iter().filter_map(move |(voter, grant)| Some((voter.role(nodes)?, grant)))
 }
 
@@ -123,7 +123,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     // Those who have been there ever since lack nothing. If they are enough, others who died and
     // are there again are given what they missed, and no parity is in doubt.
     let kept = |role: Role| {
-        let same = |grant: &Grant| {
+        let same = |grant: &NodeGrant| {
             let known = newest.and_then(|view| view.members.get(role.index()));
             braid_array::broken("restart-noticed")
                 || known.is_some_and(|&member| member == grant.member())
@@ -135,7 +135,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
     let alone_hold = intact && marked && !recorded;
     let holds = |role: Role| if alone_hold { kept(role) } else { holds(role) };
-    let member = |role| if holds(role) { grant_of(role).and_then(Grant::member) } else { None };
+    let member = |role| if holds(role) { grant_of(role).and_then(NodeGrant::member) } else { None };
     let was_lost = |role: Role| findings.lost.contains(&VoterNo::from(role));
     let whole = Role::all(nodes).all(|role| member(role).is_some() || was_lost(role));
     let doubtful = marked
@@ -168,7 +168,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
 }
 
 /// Returns the advice for a start with too few voters.
-fn who_to_start(grants: &BTreeMap<VoterNo, Grant>, witnesses: &[Witness]) -> String {
+fn who_to_start(grants: &BTreeMap<VoterNo, NodeGrant>, witnesses: &[Witness]) -> String {
     let here = |node: NodeId| grants.values().any(|grant| grant.node == node);
     let away = witnesses.iter().filter(|witness| !here(witness.node));
     let away: Vec<&str> = away.map(|witness| witness.address.as_str()).collect();

@@ -29,13 +29,13 @@ use crate::pipeline::Params;
 use crate::set::Roles;
 use crate::view::View;
 use crate::wire::{Leftover, Message};
-use decision::{Decision, Grant, of_members};
+use decision::{Decision, NodeGrant, of_members};
 use reread::Reread;
 pub use witnesses::MAX_WITNESSES;
 use witnesses::Witnesses;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum OwnershipStage {
     Granting,
     /// The members' superblocks and bitmaps are read again: see [`reread`].
     Rereading,
@@ -57,7 +57,7 @@ pub(super) enum OwnershipEvent {
 
 /// Inputs of the decisions, besides the members and the superblocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct OwnershipFacts {
     /// The array is being started.
     pub(super) starting: bool,
     /// Nodes may come back now.
@@ -100,10 +100,10 @@ pub(super) struct Ownership {
     fenced: bool,
     /// Refusal for a reason other than lost nodes.
     refused: Option<Refusal>,
-    stage: Stage,
+    stage: OwnershipStage,
     /// The voters from which an answer is still to come.
     waiting: BTreeSet<VoterNo>,
-    grants: BTreeMap<VoterNo, Grant>,
+    grants: BTreeMap<VoterNo, NodeGrant>,
     /// The highest epoch that another client was granted.
     outvoted: Epoch,
     reread: Reread,
@@ -141,7 +141,7 @@ impl Ownership {
             looks: config.looks,
             fenced: false,
             refused: None,
-            stage: Stage::Granting,
+            stage: OwnershipStage::Granting,
             waiting: there.map(|(role, _)| role.into()).collect(),
             grants: BTreeMap::new(),
             outvoted: Epoch::BEFORE_ANY,
@@ -190,7 +190,7 @@ impl Ownership {
     /// Returns whether the members differ from those that this client was made from, and nothing
     /// was recorded.
     pub(super) const fn is_outdated(&self) -> bool {
-        self.reread.changed() && matches!(self.stage, Stage::Over)
+        self.reread.changed() && matches!(self.stage, OwnershipStage::Over)
     }
 
     pub(super) const fn view(&self) -> Option<&View> {
@@ -203,17 +203,17 @@ impl Ownership {
     }
 
     /// Returns the grant of a role's node.
-    pub(super) fn grant_of(&self, role: Role) -> Option<&Grant> {
+    pub(super) fn grant_of(&self, role: Role) -> Option<&NodeGrant> {
         self.grants.get(&VoterNo::from(role))
     }
 
     /// Returns the grants of members' nodes, by role.
-    fn member_grants(&self, nodes: u16) -> impl Iterator<Item = (Role, &Grant)> {
+    fn member_grants(&self, nodes: u16) -> impl Iterator<Item = (Role, &NodeGrant)> {
         of_members(&self.grants, nodes)
     }
 
     /// Notes the grant of a node that returns or takes a role, and therefore votes.
-    pub(super) fn has_granted(&mut self, role: Role, grant: Option<Grant>) {
+    pub(super) fn has_granted(&mut self, role: Role, grant: Option<NodeGrant>) {
         self.grants.extend(grant.map(|grant| (role.into(), grant)));
         self.voters_due = true;
     }
@@ -277,7 +277,7 @@ impl Ownership {
     }
 
     fn refuse_to_start(&mut self, cx: &mut Cx<'_>, why: Refusal) {
-        self.stage = Stage::Over;
+        self.stage = OwnershipStage::Over;
         let role = cx.members.alive_roles().next().unwrap_or(Role(0));
         self.give_up(cx, role, why);
     }
@@ -319,7 +319,7 @@ impl Ownership {
     }
 
     /// Hangs up on witnesses.
-    pub(super) fn close(&mut self, out: &mut super::out::Out) {
+    pub(super) fn close(&mut self, out: &mut super::out::ClientOut) {
         self.witnesses.close(out);
     }
 }

@@ -34,13 +34,13 @@ pub(super) struct Reread {
     /// By role, the names of the volumes.
     volumes: Vec<Option<String>>,
     /// By role, the part of the bitmap that was read, once the superblock was.
-    bitmaps: BTreeMap<Role, Pages>,
+    bitmaps: BTreeMap<Role, BitmapPages>,
     changed: bool,
 }
 
 /// The beginning of a bitmap.
 #[derive(Debug, Default)]
-struct Pages {
+struct BitmapPages {
     count: u64,
     bytes: Vec<u8>,
 }
@@ -109,12 +109,12 @@ impl Reread {
         }
         let now = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes).ok();
         self.changed |= now.as_ref() != self.found(role).map(|found| &found.superblock);
-        self.bitmaps.insert(role, Pages::default());
+        self.bitmaps.insert(role, BitmapPages::default());
     }
 
     /// Compares a member once all of it was read.
     fn judge(&mut self, role: Role) {
-        let Some(Pages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
+        let Some(BitmapPages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
         let Some(before) = self.found(role).and_then(|found| found.bitmap.as_ref()) else { return };
         self.changed |= Bitmap::decode(&bytes).as_ref() != Ok(before);
     }

@@ -6,8 +6,8 @@ use braid_array::events::ArrayEvent;
 use braid_array::keeper::{Redundancy, SyncSpace};
 use braid_array::{Refusal, Role};
 
-use super::decision::{Decision, Findings, Grant, START, committed, decide};
-use super::{Facts, Ownership, OwnershipEvent, Stage};
+use super::decision::{Decision, Findings, NodeGrant, START, committed, decide};
+use super::{Ownership, OwnershipEvent, OwnershipFacts, OwnershipStage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
 use crate::ids::VoterNo;
@@ -17,41 +17,41 @@ use crate::wire::Message;
 
 impl Ownership {
     /// Advances the takeover when no answer is awaited.
-    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, facts: Facts) {
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, facts: OwnershipFacts) {
         while facts.starting && self.waiting.is_empty() {
             match self.stage {
-                Stage::Granting if self.outvoted >= cx.shared.params().epoch => {
+                OwnershipStage::Granting if self.outvoted >= cx.shared.params().epoch => {
                     return self.request_again(cx);
                 }
-                Stage::Granting => {
-                    self.stage = Stage::Rereading;
+                OwnershipStage::Granting => {
+                    self.stage = OwnershipStage::Rereading;
                     let read = self.reread.begin(cx);
                     self.wait_for(&read);
                 }
-                Stage::Rereading if self.reread.changed() => {
+                OwnershipStage::Rereading if self.reread.changed() => {
                     cx.out.notify(ArrayEvent::MembersChanged);
                     let reason = "another client changed the array while it was being started";
                     return self.refuse_to_start(cx, Refusal::new(reason, "start it again"));
                 }
-                Stage::Rereading => {
+                OwnershipStage::Rereading => {
                     if !self.decide(cx, facts) {
                         return;
                     }
                 }
-                Stage::Listing => self.record_first(cx, facts),
-                Stage::Recording if !self.stands_alone(cx) && !self.view_holds() => {
+                OwnershipStage::Listing => self.record_first(cx, facts),
+                OwnershipStage::Recording if !self.stands_alone(cx) && !self.view_holds() => {
                     let why = Refusal::new("too few nodes took note of the client", START);
                     return self.refuse_to_start(cx, why);
                 }
-                Stage::Resolving
+                OwnershipStage::Resolving
                     if braid_array::broken("decide-after-view") && self.have_view.is_empty() =>
                 {
-                    self.stage = Stage::Recording;
+                    self.stage = OwnershipStage::Recording;
                     let view = self.view.clone().unwrap_or_default();
                     self.record(cx, view);
                 }
-                Stage::Recording => {
-                    self.stage = Stage::Resolving;
+                OwnershipStage::Recording => {
+                    self.stage = OwnershipStage::Resolving;
                     if !braid_array::broken("decide-after-view") {
                         self.request_all(cx, RequestKind::ResolveLeftovers);
                     }
@@ -59,14 +59,14 @@ impl Ownership {
                         self.waiting.clear();
                     }
                 }
-                Stage::Resolving => {
-                    self.stage = Stage::Over;
+                OwnershipStage::Resolving => {
+                    self.stage = OwnershipStage::Over;
                     self.voters_due = true;
                     let stale = std::mem::take(&mut self.decision.stale);
                     let fits = self.decision.fits;
                     return self.events.push_back(OwnershipEvent::Resolved { stale, fits });
                 }
-                Stage::Over => return self.events.push_back(OwnershipEvent::Answered),
+                OwnershipStage::Over => return self.events.push_back(OwnershipEvent::Answered),
             }
         }
     }
@@ -89,7 +89,7 @@ impl Ownership {
     pub(in crate::client) fn decision(
         &self,
         cx: &Cx<'_>,
-        facts: Facts,
+        facts: OwnershipFacts,
     ) -> Result<Decision, Refusal> {
         let space = &cx.shared.space;
         let findings = Findings {
@@ -110,11 +110,11 @@ impl Ownership {
     }
 
     /// Sets the grants that a start would get, for a check without a start.
-    pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<VoterNo, Grant>) {
+    pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<VoterNo, NodeGrant>) {
         self.grants = grants;
     }
 
-    fn decide(&mut self, cx: &mut Cx<'_>, facts: Facts) -> bool {
+    fn decide(&mut self, cx: &mut Cx<'_>, facts: OwnershipFacts) -> bool {
         match self.decision(cx, facts) {
             Ok(decision) => self.decision = decision,
             Err(why) => {
@@ -126,14 +126,14 @@ impl Ownership {
             self.forget_witness(number);
         }
         self.view = Some(self.decision.view.clone());
-        self.stage = Stage::Listing;
+        self.stage = OwnershipStage::Listing;
         self.request_all(cx, RequestKind::ListLeftovers);
         true
     }
 
     /// Records the decision once all inputs are known.
-    fn record_first(&mut self, cx: &mut Cx<'_>, facts: Facts) {
-        self.stage = Stage::Recording;
+    fn record_first(&mut self, cx: &mut Cx<'_>, facts: OwnershipFacts) {
+        self.stage = OwnershipStage::Recording;
         let left = self.left;
         let parts = |set: &Set| {
             let mut pipeline = Pipeline::new(left?).ok()?;
@@ -152,7 +152,7 @@ impl Ownership {
             return;
         }
         if braid_array::broken("decide-after-view") {
-            self.stage = Stage::Resolving;
+            self.stage = OwnershipStage::Resolving;
             self.have_view.clear();
             return self.request_all(cx, RequestKind::ResolveLeftovers);
         }

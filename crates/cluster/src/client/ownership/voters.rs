@@ -7,7 +7,7 @@ use braid_array::Role;
 use braid_array::status::ViewStatus;
 
 use super::Ownership;
-use super::decision::Grant;
+use super::decision::NodeGrant;
 use crate::ids::NodeId;
 use crate::view::View;
 
@@ -23,7 +23,7 @@ impl Ownership {
         let View { epoch, count, voters, .. } = view;
         let of_member = |voter: NodeId| {
             let mut grants = self.member_grants(nodes);
-            let (role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
+            let (role, _) = grants.find(|(_, NodeGrant { node, .. })| *node == voter)?;
             address(role)
         };
         let of = |voter: NodeId| of_member(voter).or_else(|| self.witnesses.address_of(voter));

@@ -5,8 +5,8 @@ use braid_array::Instant;
 use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::status::WitnessStatus;
 
-use super::decision::Grant;
-use crate::client::out::{Out, RequestKind};
+use super::decision::NodeGrant;
+use crate::client::out::{ClientOut, RequestKind};
 use crate::client::retry::pause_millis;
 use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness as Known};
@@ -16,7 +16,7 @@ use crate::wire::Message;
 pub const MAX_WITNESSES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum WitnessState {
     Away,
     Dialing,
     Here,
@@ -24,7 +24,7 @@ enum State {
 
 /// One of them.
 #[derive(Debug)]
-struct Witness {
+struct AskedWitness {
     number: VoterNo,
     address: String,
     /// Identity as a node, once that is known.
@@ -33,7 +33,7 @@ struct Witness {
     named: bool,
     /// Its connection, once there was one.
     peer: Option<PeerId>,
-    state: State,
+    state: WitnessState,
     /// The request that it has not answered.
     asked: Option<(u32, RequestKind)>,
     /// Time at which it is dialed again, or no longer waited for.
@@ -44,8 +44,8 @@ struct Witness {
 
 /// Answer or loss of a witness, by its number.
 #[derive(Debug)]
-pub(super) enum Said {
-    Granted(VoterNo, Grant),
+pub(super) enum WitnessAnswer {
+    Granted(VoterNo, NodeGrant),
     Recorded(VoterNo, (Epoch, u32)),
     /// Another client was granted this epoch.
     Outvoted(VoterNo, RequestKind, Epoch),
@@ -65,7 +65,7 @@ pub(super) enum Said {
 /// the witnesses that owe an answer.
 #[derive(Debug)]
 pub(in crate::client) struct Witnesses {
-    list: Vec<Witness>,
+    list: Vec<AskedWitness>,
     next: VoterNo,
     timeout_ms: u64,
 }
@@ -82,13 +82,13 @@ impl Witnesses {
     }
 
     fn add(&mut self, address: String, node: Option<NodeId>, named: bool) {
-        self.list.push(Witness {
+        self.list.push(AskedWitness {
             number: self.next,
             address,
             node,
             named,
             peer: None,
-            state: State::Away,
+            state: WitnessState::Away,
             asked: None,
             due: Some(Instant(0)),
             tries: 0,
@@ -102,7 +102,7 @@ impl Witnesses {
     }
 
     fn at(&self, peer: PeerId) -> Option<usize> {
-        self.list.iter().position(|one| one.peer == Some(peer) && one.state != State::Away)
+        self.list.iter().position(|one| one.peer == Some(peer) && one.state != WitnessState::Away)
     }
 
     fn by_number(&self, number: VoterNo) -> Option<usize> {
@@ -111,7 +111,8 @@ impl Witnesses {
 
     /// Returns the witnesses in the form of views.
     pub(super) fn known(&self) -> impl Iterator<Item = Known> {
-        let known = |one: &Witness| Some(Known { node: one.node?, address: one.address.clone() });
+        let known =
+            |one: &AskedWitness| Some(Known { node: one.node?, address: one.address.clone() });
         self.list.iter().filter_map(known)
     }
 
@@ -121,21 +122,21 @@ impl Witnesses {
     }
 
     pub(super) fn status(&self) -> Vec<WitnessStatus> {
-        let status = |one: &Witness| WitnessStatus {
+        let status = |one: &AskedWitness| WitnessStatus {
             address: one.address.clone(),
-            reachable: one.state == State::Here,
+            reachable: one.state == WitnessState::Here,
         };
         self.list.iter().map(status).collect()
     }
 
     /// Returns whether the witness of this number is there.
     pub(super) fn is_here(&self, number: VoterNo) -> bool {
-        self.by_number(number).is_some_and(|at| self.list[at].state == State::Here)
+        self.by_number(number).is_some_and(|at| self.list[at].state == WitnessState::Here)
     }
 
     /// Connects to the witnesses that have not been asked for their votes.
-    pub(super) fn dial_new(&mut self, out: &mut Out, now: Instant) -> Vec<VoterNo> {
-        let new = |one: &&mut Witness| one.state == State::Away && one.tries == 0;
+    pub(super) fn dial_new(&mut self, out: &mut ClientOut, now: Instant) -> Vec<VoterNo> {
+        let new = |one: &&mut AskedWitness| one.state == WitnessState::Away && one.tries == 0;
         let due = now.plus_millis(self.timeout_ms);
         let new = self.list.iter_mut().filter(new);
         new.map(|one| one.dial(out, due)).collect()
@@ -154,8 +155,8 @@ impl Witnesses {
 
     /// Forgets the witnesses that neither the newest view nor the administrator names. Returns
     /// their numbers.
-    pub(super) fn keep_those_of(&mut self, view: &View, out: &mut Out) -> Vec<VoterNo> {
-        let stays = |one: &Witness| {
+    pub(super) fn keep_those_of(&mut self, view: &View, out: &mut ClientOut) -> Vec<VoterNo> {
+        let stays = |one: &AskedWitness| {
             let is = |known: &Known| known.address == one.address || Some(known.node) == one.node;
             one.named || view.witnesses.iter().any(is)
         };
@@ -165,32 +166,43 @@ impl Witnesses {
         gone
     }
 
-    fn forget(&mut self, number: VoterNo, out: &mut Out) {
+    fn forget(&mut self, number: VoterNo, out: &mut ClientOut) {
         let Some(at) = self.by_number(number) else { return };
         let one = self.list.remove(at);
-        if one.state != State::Away {
+        if one.state != WitnessState::Away {
             out.hang_up(one.peer);
         }
     }
 
     /// Forgets another witness that turns out to be the same node as this one. Returns its number.
-    pub(super) fn forget_same(&mut self, number: VoterNo, out: &mut Out) -> Option<VoterNo> {
+    pub(super) fn forget_same(&mut self, number: VoterNo, out: &mut ClientOut) -> Option<VoterNo> {
         let node = self.list[self.by_number(number)?].node;
-        let same = |other: &&Witness| other.number != number && other.node == node;
+        let same = |other: &&AskedWitness| other.number != number && other.node == node;
         let other = self.list.iter().find(same)?.number;
         self.forget(other, out);
         Some(other)
     }
 
     /// Requests the witnesses that are there, and owe no answer, to record a view.
-    pub(super) fn record(&mut self, view: &View, out: &mut Out, now: Instant) -> Vec<VoterNo> {
-        let free = |one: &&mut Witness| one.state == State::Here && one.asked.is_none();
+    pub(super) fn record(
+        &mut self,
+        view: &View,
+        out: &mut ClientOut,
+        now: Instant,
+    ) -> Vec<VoterNo> {
+        let free = |one: &&mut AskedWitness| one.state == WitnessState::Here && one.asked.is_none();
         let due = now.plus_millis(self.timeout_ms);
         self.list.iter_mut().filter(free).map(|one| one.record(view.clone(), out, due)).collect()
     }
 
     /// Requests a witness to record a view.
-    pub(super) fn record_at(&mut self, number: VoterNo, view: View, out: &mut Out, now: Instant) {
+    pub(super) fn record_at(
+        &mut self,
+        number: VoterNo,
+        view: View,
+        out: &mut ClientOut,
+        now: Instant,
+    ) {
         let due = now.plus_millis(self.timeout_ms);
         if let Some(at) = self.by_number(number) {
             self.list[at].record(view, out, due);
@@ -201,11 +213,11 @@ impl Witnesses {
     pub(super) fn request_grants(
         &mut self,
         grant: impl Fn(u32) -> Message,
-        out: &mut Out,
+        out: &mut ClientOut,
         now: Instant,
     ) -> Vec<VoterNo> {
         let due = now.plus_millis(self.timeout_ms);
-        let here = self.list.iter_mut().filter(|one| one.state == State::Here);
+        let here = self.list.iter_mut().filter(|one| one.state == WitnessState::Here);
         here.map(|one| one.request(RequestKind::Grant, &grant, out, due)).collect()
     }
 
@@ -215,14 +227,14 @@ impl Witnesses {
         peer: PeerId,
         event: FabricEvent,
         grant: impl Fn(u32) -> Message,
-        out: &mut Out,
+        out: &mut ClientOut,
         now: Instant,
-    ) -> Option<Said> {
+    ) -> Option<WitnessAnswer> {
         let at = self.at(peer)?;
         let due = now.plus_millis(self.timeout_ms);
         match event {
             FabricEvent::Connected { .. } => {
-                self.list[at].state = State::Here;
+                self.list[at].state = WitnessState::Here;
                 self.list[at].request(RequestKind::Grant, grant, out, due);
                 None
             }
@@ -236,16 +248,16 @@ impl Witnesses {
     }
 
     /// Cuts the connection to a witness.
-    pub(super) fn cut(&mut self, number: VoterNo, out: &mut Out, now: Instant) {
+    pub(super) fn cut(&mut self, number: VoterNo, out: &mut ClientOut, now: Instant) {
         if let Some(at) = self.by_number(number) {
             self.list[at].cut(out, now);
         }
     }
 
     /// Closes the connections: the witnesses are not needed any more.
-    pub(super) fn close(&mut self, out: &mut Out) {
-        for one in self.list.iter_mut().filter(|one| one.state != State::Away) {
-            one.state = State::Away;
+    pub(super) fn close(&mut self, out: &mut ClientOut) {
+        for one in self.list.iter_mut().filter(|one| one.state != WitnessState::Away) {
+            one.state = WitnessState::Away;
             one.asked = None;
             one.due = None;
             out.hang_up(one.peer);
@@ -253,13 +265,18 @@ impl Witnesses {
     }
 
     pub(super) fn deadline(&self, may_return: bool) -> Option<Instant> {
-        let waits = |one: &&Witness| one.state != State::Away || may_return;
+        let waits = |one: &&AskedWitness| one.state != WitnessState::Away || may_return;
         self.list.iter().filter(waits).filter_map(|one| one.due).min()
     }
 
     /// Dials witnesses whose time has come, and cuts those that owe an answer for too long. Returns
     /// the numbers of the lost ones.
-    pub(super) fn tick(&mut self, may_return: bool, out: &mut Out, now: Instant) -> Vec<VoterNo> {
+    pub(super) fn tick(
+        &mut self,
+        may_return: bool,
+        out: &mut ClientOut,
+        now: Instant,
+    ) -> Vec<VoterNo> {
         let timeout_ms = self.timeout_ms;
         let mut lost = Vec::new();
         for one in &mut self.list {
@@ -267,11 +284,11 @@ impl Witnesses {
                 continue;
             }
             match one.state {
-                State::Away if may_return => {
+                WitnessState::Away if may_return => {
                     one.dial(out, now.plus_millis(timeout_ms));
                 }
-                State::Away => {}
-                State::Dialing | State::Here => {
+                WitnessState::Away => {}
+                WitnessState::Dialing | WitnessState::Here => {
                     one.cut(out, now);
                     lost.push(one.number);
                 }
@@ -281,10 +298,10 @@ impl Witnesses {
     }
 }
 
-impl Witness {
-    fn dial(&mut self, out: &mut Out, due: Instant) -> VoterNo {
+impl AskedWitness {
+    fn dial(&mut self, out: &mut ClientOut, due: Instant) -> VoterNo {
         self.peer = Some(out.connect(self.address.clone()));
-        self.state = State::Dialing;
+        self.state = WitnessState::Dialing;
         self.due = Some(due);
         self.number
     }
@@ -293,7 +310,7 @@ impl Witness {
         &mut self,
         kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
-        out: &mut Out,
+        out: &mut ClientOut,
         due: Instant,
     ) -> VoterNo {
         let tag = out.tag();
@@ -303,12 +320,17 @@ impl Witness {
         self.number
     }
 
-    fn record(&mut self, view: View, out: &mut Out, due: Instant) -> VoterNo {
+    fn record(&mut self, view: View, out: &mut ClientOut, due: Instant) -> VoterNo {
         let kind = RequestKind::StoreView(view.order());
         self.request(kind, |tag| Message::StoreView { tag, view }, out, due)
     }
 
-    fn says(&mut self, message: Message, out: &mut Out, now: Instant) -> Option<Said> {
+    fn says(
+        &mut self,
+        message: Message,
+        out: &mut ClientOut,
+        now: Instant,
+    ) -> Option<WitnessAnswer> {
         let asked = self.asked.take();
         self.due = None;
         match (message, asked) {
@@ -318,31 +340,34 @@ impl Witness {
             ) if tag == asked => {
                 self.node = Some(node);
                 self.tries = 0;
-                Some(Said::Granted(self.number, Grant { view: view.told(), incarnation, node }))
+                Some(WitnessAnswer::Granted(
+                    self.number,
+                    NodeGrant { view: view.told(), incarnation, node },
+                ))
             }
             (Message::Ok { tag }, Some((asked, RequestKind::StoreView(order)))) if tag == asked => {
-                Some(Said::Recorded(self.number, order))
+                Some(WitnessAnswer::Recorded(self.number, order))
             }
             (Message::Outvoted { granted, .. }, asked) => {
                 // Without a request it is the parting word of the node.
                 let kind =
                     asked.map_or(RequestKind::StoreView((Epoch::BEFORE_ANY, 0)), |(_, kind)| kind);
-                Some(Said::Outvoted(self.number, kind, granted))
+                Some(WitnessAnswer::Outvoted(self.number, kind, granted))
             }
             _ => Some(self.cut(out, now)),
         }
     }
 
-    fn cut(&mut self, out: &mut Out, now: Instant) -> Said {
+    fn cut(&mut self, out: &mut ClientOut, now: Instant) -> WitnessAnswer {
         out.cut(self.peer);
         self.lost(now)
     }
 
-    fn lost(&mut self, now: Instant) -> Said {
-        self.state = State::Away;
+    fn lost(&mut self, now: Instant) -> WitnessAnswer {
+        self.state = WitnessState::Away;
         self.asked = None;
         self.due = Some(now.plus_millis(pause_millis(self.tries)));
         self.tries = (self.tries + 1).min(10);
-        Said::Lost(self.number)
+        WitnessAnswer::Lost(self.number)
     }
 }

@@ -2,9 +2,9 @@
 
 use braid_array::Refusal;
 
-use super::negotiation::Said;
+use super::negotiation::AnswerKind;
 use crate::client::out::SAME_VERSION;
-use crate::client::ownership::decision::Grant;
+use crate::client::ownership::decision::NodeGrant;
 use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::pipeline::Params;
 use crate::wire::{JournalEntry, Leftover, Message};
@@ -21,7 +21,7 @@ pub(in crate::client) enum Answer {
     Content(Vec<u8>),
     /// Identity of the node.
     Identity(NodeId),
-    Granted(Grant),
+    Granted(NodeGrant),
     /// The epoch that another client was granted.
     Outvoted(Epoch),
     Pipeline {
@@ -53,7 +53,7 @@ impl Answer {
             Message::Meta { tag, bytes } => (tag, Self::Content(bytes)),
             Message::Identity { tag, node } => (tag, Self::Identity(node)),
             Message::Granted { tag, view, incarnation, node } => {
-                (tag, Self::Granted(Grant { view: view.told(), incarnation, node }))
+                (tag, Self::Granted(NodeGrant { view: view.told(), incarnation, node }))
             }
             Message::Outvoted { tag, granted } => (tag, Self::Outvoted(granted)),
             Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
@@ -73,17 +73,17 @@ impl Answer {
         })
     }
 
-    pub(super) const fn said(&self) -> Said {
+    pub(super) const fn said(&self) -> AnswerKind {
         match self {
-            Self::Done => Said::Done,
-            Self::Volume { used, .. } => Said::Volume { used: *used },
-            Self::Content(_) => Said::Content,
-            Self::Identity(_) => Said::Identity,
-            Self::Granted(_) => Said::Granted,
-            Self::Outvoted(_) => Said::Outvoted,
-            Self::Pipeline { .. } => Said::Pipeline,
-            Self::Refused(_) => Said::Refused,
-            Self::Leftovers { .. } | Self::Journal { .. } | Self::Pong(_) => Said::Other,
+            Self::Done => AnswerKind::Done,
+            Self::Volume { used, .. } => AnswerKind::Volume { used: *used },
+            Self::Content(_) => AnswerKind::Content,
+            Self::Identity(_) => AnswerKind::Identity,
+            Self::Granted(_) => AnswerKind::Granted,
+            Self::Outvoted(_) => AnswerKind::Outvoted,
+            Self::Pipeline { .. } => AnswerKind::Pipeline,
+            Self::Refused(_) => AnswerKind::Refused,
+            Self::Leftovers { .. } | Self::Journal { .. } | Self::Pong(_) => AnswerKind::Other,
         }
     }
 

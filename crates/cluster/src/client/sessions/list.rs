@@ -4,7 +4,7 @@ use braid_array::fabric::PeerId;
 use braid_array::status::Status;
 use braid_array::{Instant, MemberId, Role};
 
-use super::negotiation::Step;
+use super::negotiation::NegotiationStep;
 use super::session::{Session, SessionState};
 use crate::client::ClientMember;
 use crate::client::session_key::SessionKey;
@@ -115,7 +115,9 @@ impl List {
     }
 
     pub(in crate::client) fn any_connecting(&self) -> bool {
-        self.members().iter().any(|session| session.alive() && session.is_at(Step::Connecting))
+        self.members()
+            .iter()
+            .any(|session| session.alive() && session.is_at(NegotiationStep::Connecting))
     }
 
     pub(in crate::client) fn any_alive(&self) -> bool {
@@ -123,7 +125,7 @@ impl List {
     }
 
     /// Returns whether all members that are there are at this step of the start.
-    pub(in crate::client) fn all_at(&self, step: Step) -> bool {
+    pub(in crate::client) fn all_at(&self, step: NegotiationStep) -> bool {
         self.sessions.iter().all(|session| !session.alive() || session.is_at(step))
     }
 
@@ -134,7 +136,8 @@ impl List {
 
     /// Returns the latest version that was open at the loss of any node that is now prepared again.
     pub(in crate::client) fn prepared_since(&self) -> Option<u64> {
-        let prepared = self.members().iter().filter(|one| one.is_coming_at(Step::Prepared));
+        let prepared =
+            self.members().iter().filter(|one| one.is_coming_at(NegotiationStep::Prepared));
         prepared.map(|session| session.lost_at).max()
     }
 

@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_array::fabric::FabricEvent;
-use braid_array::figures::Kind;
+use braid_array::figures::OperationKind;
 use braid_array::format::{Superblock, Version};
 use braid_array::keeper::{KeeperView, LaneReport};
 use braid_array::{Instant, Refusal, Role};
 
 use super::ClientMember;
 use super::latency::{Done, TimedOperation};
-use super::out::{Out, RequestKind};
+use super::out::{ClientOut, RequestKind};
 use super::retry::RETRY_MILLIS;
 use super::session_key::SessionKey;
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -31,7 +31,7 @@ use crate::pipeline::Params;
 use crate::wire::Message;
 pub(super) use answer::Answer;
 use list::List;
-use negotiation::{Negotiation, Next, Purpose, Said, Step, next};
+use negotiation::{AnswerKind, Negotiation, NegotiationStep, Next, Purpose, next};
 use presence::silent;
 use refused::{IN_ITS_PLACE, ITS_STORE, is_other};
 use session::{Session, SessionState};
@@ -45,7 +45,7 @@ const NETWORK: &str = "look at the network between the nodes";
 
 /// Facts that negotiations depend on.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct NegotiationFacts {
     /// The array's id.
     pub(super) array: [u8; 16],
     pub(super) params: Params,
@@ -66,8 +66,8 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct Net<'a> {
     pub(super) keeper: KeeperView<'a>,
-    pub(super) out: &'a mut Out,
-    pub(super) facts: Facts,
+    pub(super) out: &'a mut ClientOut,
+    pub(super) facts: NegotiationFacts,
 }
 
 impl Net<'_> {
@@ -80,7 +80,7 @@ impl Net<'_> {
 #[derive(Debug)]
 pub(super) enum SessionEvent {
     /// A session rests at a step; others decide when it continues.
-    Holds { key: SessionKey, step: Step },
+    Holds { key: SessionKey, step: NegotiationStep },
     /// An answer in a negotiation needs a judgement.
     Judge { key: SessionKey, answer: Answer },
     /// A member is ready.
@@ -156,7 +156,7 @@ impl Sessions {
                 self.list.get_mut(key).state = SessionState::Ready;
                 self.tell(SessionEvent::Ready);
             } else if self.list.alive(key) {
-                self.go_on(net, key, Step::Wiring);
+                self.go_on(net, key, NegotiationStep::Wiring);
             }
         }
     }
@@ -167,7 +167,9 @@ impl Sessions {
         if self.wiring.is_some() {
             return;
         }
-        let may = |session: &Session| session.is_coming_at(Step::Prepared) && over(session.lost_at);
+        let may = |session: &Session| {
+            session.is_coming_at(NegotiationStep::Prepared) && over(session.lost_at)
+        };
         let Some(key) = self.list.member_keys().find(|&key| may(self.list.get(key))) else {
             return;
         };
@@ -188,7 +190,7 @@ impl Sessions {
                     // It puts what is read into any buffer of a request.
                     net.out.admit(session.peer);
                 }
-                let next = next(negotiation, Said::Connected);
+                let next = next(negotiation, AnswerKind::Connected);
                 self.carry_out(net, key, next, Answer::Done);
             }
             FabricEvent::Lost { why, .. } => match self.list.alive_role(key) {
@@ -242,7 +244,7 @@ impl Sessions {
         if let Some(role) = self.list.alive_role(key) {
             let member = self.list.id(role);
             net.out.report_of(member, LaneReport::Answered);
-            let done = Done { member, kind: Kind::Flush, bytes: 0, ok };
+            let done = Done { member, kind: OperationKind::Flush, bytes: 0, ok };
             let done = is_flush.then_some(done);
             net.out.latency.end(role, TimedOperation::Request(tag), done, net.keeper.now());
         }
@@ -255,8 +257,8 @@ impl Sessions {
         };
         let said = answer.said();
         let next = next(negotiation, said);
-        if negotiation.step == Step::Replaying {
-            self.list.get_mut(key).replayed = said == Said::Done;
+        if negotiation.step == NegotiationStep::Replaying {
+            self.list.get_mut(key).replayed = said == AnswerKind::Done;
         }
         self.carry_out(net, key, next, answer);
     }
@@ -299,7 +301,7 @@ impl Sessions {
         let Some(why) = answer.refusal() else { return };
         let negotiation = self.list.get(key).negotiation();
         let helps = match negotiation.map(|one| (one.purpose, one.step)) {
-            Some((Purpose::Return, Step::Opening)) => Some(ITS_STORE),
+            Some((Purpose::Return, NegotiationStep::Opening)) => Some(ITS_STORE),
             Some((Purpose::Absent, _)) => Some(IN_ITS_PLACE),
             _ => None,
         };
@@ -323,7 +325,7 @@ impl Sessions {
             return self.refuse(net, key, why);
         }
         session.returned = found.ok().map(Box::new);
-        self.go_on(net, key, Step::Preparing);
+        self.go_on(net, key, NegotiationStep::Preparing);
     }
 
     /// Handles a refusal at the start that may be temporary.
@@ -333,7 +335,7 @@ impl Sessions {
         let Some(why) = answer.refusal() else { return };
         if now < session.patient_until {
             session.retry_at = Some(now.plus_millis(RETRY_MILLIS));
-        } else if session.is_at(Step::Wiring) {
+        } else if session.is_at(NegotiationStep::Wiring) {
             // Two nodes that are there do not see each other.
             net.out.lose(key, why);
         } else {
@@ -351,7 +353,7 @@ impl Sessions {
         let due = |session: &Session| match session.state {
             SessionState::Negotiating(Negotiation { purpose, step }) if purpose.is_start() => {
                 let silent = session.patient_until.plus_millis(SILENT_MILLIS);
-                let silent = (step == Step::Wiring).then_some(silent);
+                let silent = (step == NegotiationStep::Wiring).then_some(silent);
                 if starting { session.retry_at.or(silent) } else { None }
             }
             SessionState::Negotiating(_) => session.due,
@@ -389,7 +391,7 @@ impl Sessions {
     fn lose_unwired(&mut self, net: &mut Net<'_>) {
         let now = net.now();
         let waits = |session: &Session| {
-            session.alive() && session.is_at(Step::Wiring) && session.retry_at.is_none()
+            session.alive() && session.is_at(NegotiationStep::Wiring) && session.retry_at.is_none()
         };
         let overdue = |session: &Session| {
             waits(session) && session.patient_until.plus_millis(SILENT_MILLIS) <= now
@@ -475,7 +477,7 @@ impl Sessions {
         let new = std::mem::replace(self.list.get_mut(SessionKey::CopyTarget), Session::none());
         let old = std::mem::replace(self.list.get_mut(place), new);
         let session = self.list.get_mut(place);
-        let prepared = Negotiation { purpose: Purpose::Spare, step: Step::Prepared };
+        let prepared = Negotiation { purpose: Purpose::Spare, step: NegotiationStep::Prepared };
         session.state = SessionState::Negotiating(prepared);
         session.copy_of = None;
         session.gone_at = old.gone_at;

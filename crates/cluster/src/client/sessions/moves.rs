@@ -4,7 +4,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, Role};
 
-use super::negotiation::{Negotiation, Purpose, Step, message};
+use super::negotiation::{Negotiation, NegotiationStep, Purpose, message};
 use super::presence::Presence;
 use super::session::{Session, SessionState};
 use super::wiring::{Wiring, others};
@@ -37,7 +37,8 @@ impl Sessions {
         let due = net.now().plus_millis(PATIENCE_MILLIS);
         let session = self.list.get_mut(key);
         session.peer = Some(peer);
-        session.state = SessionState::Negotiating(Negotiation { purpose, step: Step::Connecting });
+        session.state =
+            SessionState::Negotiating(Negotiation { purpose, step: NegotiationStep::Connecting });
         session.due = (!purpose.is_start()).then_some(due);
     }
 
@@ -54,7 +55,7 @@ impl Sessions {
     }
 
     /// Sets the step of a session.
-    pub(in crate::client) fn hold(&mut self, key: SessionKey, step: Step) {
+    pub(in crate::client) fn hold(&mut self, key: SessionKey, step: NegotiationStep) {
         let session = self.list.get_mut(key);
         if let SessionState::Negotiating(negotiation) = &mut session.state {
             negotiation.step = step;
@@ -62,7 +63,12 @@ impl Sessions {
     }
 
     /// Continues a session at a step, and sends its request.
-    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, key: SessionKey, step: Step) {
+    pub(in crate::client) fn go_on(
+        &mut self,
+        net: &mut Net<'_>,
+        key: SessionKey,
+        step: NegotiationStep,
+    ) {
         self.hold(key, step);
         let until = net.now().plus_millis(START_MILLIS);
         let session = self.list.get_mut(key);
@@ -70,7 +76,7 @@ impl Sessions {
             session.patient_until = until;
             session.retry_at = None;
         }
-        if session.alive() && step == Step::Opening {
+        if session.alive() && step == NegotiationStep::Opening {
             // It puts what is read into any buffer of a request.
             net.out.admit(session.peer);
         }
@@ -92,7 +98,7 @@ impl Sessions {
     pub(super) fn ask(&self, net: &mut Net<'_>, key: SessionKey) {
         let session = self.list.get(key);
         let Some(negotiation) = session.negotiation() else { return };
-        let wires = negotiation.step == Step::Wiring;
+        let wires = negotiation.step == NegotiationStep::Wiring;
         let peers = if wires { self.peers_of(key) } else { Vec::new() };
         let peer = session.peer;
         let id = if session.alive() { session.id } else { None };
@@ -142,7 +148,7 @@ impl Sessions {
             let peers = own.clone();
             self.request(net, other, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
         }
-        self.go_on(net, key, Step::Wiring);
+        self.go_on(net, key, NegotiationStep::Wiring);
     }
 
     /// Notes that a node that is being wired has answered, or is lost, or both.
@@ -170,7 +176,8 @@ impl Sessions {
     /// Tells the nodes to hang up on a lost one, so that no data of it arrives any more.
     pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: Role) {
         let wired = |session: &&Session| {
-            session.alive() && (session.state == SessionState::Ready || session.is_at(Step::Wiring))
+            session.alive()
+                && (session.state == SessionState::Ready || session.is_at(NegotiationStep::Wiring))
         };
         for session in self.list.members().iter().filter(wired) {
             net.out.send(session.peer, &Message::Without { role: lost });
@@ -216,7 +223,7 @@ impl Sessions {
         session.state = SessionState::Lost;
         net.out.requests.retain(|_, (asked, _)| *asked != key);
         self.await_return(net, key);
-        if step == Step::Wiring {
+        if step == NegotiationStep::Wiring {
             self.rewired(net, key, false);
         }
     }

@@ -1,6 +1,6 @@
 //! Dialogue between a client and a node until the node is ready, as one table.
 //!
-//! The [`Purpose`] of a negotiation, its [`Step`] and the node's answer determine the [`Next`]
+//! The [`Purpose`] of a negotiation, its [`NegotiationStep`] and the answer determine the [`Next`]
 //! action; [`message`] returns the request of a step. Nothing here has a state of its own.
 //!
 //! ```text
@@ -31,7 +31,7 @@
 //! start, a refused volume or wire is requested again for a while, and every other refusal ends the
 //! start.
 
-use super::Facts;
+use super::NegotiationFacts;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::wire::{Message, PeerAddress};
 use braid_array::Role;
@@ -75,7 +75,7 @@ impl Purpose {
 
 /// Step of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) enum Step {
+pub(in crate::client) enum NegotiationStep {
     Connecting,
     /// The node tells its identity. If it had another member, a grant would end that member's
     /// connection.
@@ -111,12 +111,12 @@ pub(in crate::client) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Negotiation {
     pub(in crate::client) purpose: Purpose,
-    pub(in crate::client) step: Step,
+    pub(in crate::client) step: NegotiationStep,
 }
 
 /// Kind of a node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) enum Said {
+pub(in crate::client) enum AnswerKind {
     Connected,
     Identity,
     Granted,
@@ -137,9 +137,9 @@ pub(in crate::client) enum Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Next {
     /// Continues at this step, and sends its request.
-    Ask(Step),
+    Ask(NegotiationStep),
     /// Rests at this step until others continue.
-    Hold(Step),
+    Hold(NegotiationStep),
     /// Leaves the judgement of the answer to others.
     Judge,
     /// Ends the negotiation: the node is ready.
@@ -162,51 +162,61 @@ pub(in crate::client) enum Next {
 }
 
 /// Returns the next action.
-pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Next {
-    use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
-    use Step::{
+pub(in crate::client) const fn next(negotiation: Negotiation, said: AnswerKind) -> Next {
+    use NegotiationStep::{
         Connecting, Emptying, Flushing, Granting, Identifying, Listing, Looking, Opening,
         Preparing, Replaying, Resolving, Wiring,
     };
+    use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
     match (negotiation.step, negotiation.purpose, said) {
-        (Connecting, Start, Said::Connected) => Next::Hold(Granting),
-        (Connecting, Return, Said::Connected) => Next::Ask(Granting),
-        (Connecting, Look | Absent, Said::Connected) => Next::Ask(Opening),
-        (Connecting, Recover | Spare | Copy | Departed, Said::Connected) => Next::Ask(Identifying),
+        (Connecting, Start, AnswerKind::Connected) => Next::Hold(Granting),
+        (Connecting, Return, AnswerKind::Connected) => Next::Ask(Granting),
+        (Connecting, Look | Absent, AnswerKind::Connected) => Next::Ask(Opening),
+        (Connecting, Recover | Spare | Copy | Departed, AnswerKind::Connected) => {
+            Next::Ask(Identifying)
+        }
 
-        (Identifying, Recover | Spare | Copy | Departed, Said::Identity) => Next::Judge,
+        (Identifying, Recover | Spare | Copy | Departed, AnswerKind::Identity) => Next::Judge,
 
-        (Granting, Return | Recover | Spare | Copy | Departed, Said::Granted) => Next::Judge,
-        (Granting, Departed, Said::Outvoted) => Next::Over,
-        (Granting, Return | Recover | Spare | Copy, Said::Outvoted) => Next::Fail,
+        (Granting, Return | Recover | Spare | Copy | Departed, AnswerKind::Granted) => Next::Judge,
+        (Granting, Departed, AnswerKind::Outvoted) => Next::Over,
+        (Granting, Return | Recover | Spare | Copy, AnswerKind::Outvoted) => Next::Fail,
 
-        (Resolving, Return | Recover | Spare | Copy, Said::Done) => Next::Ask(Opening),
-        (Resolving, Departed, Said::Done) => Next::Over,
+        (Resolving, Return | Recover | Spare | Copy, AnswerKind::Done) => Next::Ask(Opening),
+        (Resolving, Departed, AnswerKind::Done) => Next::Over,
 
-        (Opening, Start | Look, Said::Volume { .. }) => Next::Ask(Preparing),
-        (Opening, Start | Look, Said::Refused) => Next::Again,
-        (Opening, Recover, Said::Volume { .. }) => Next::Judge,
-        (Opening, Return | Spare | Copy, Said::Volume { .. }) => Next::Ask(Looking),
-        (Opening, Absent, Said::Volume { used: false }) => Next::Ask(Looking),
-        (Opening, Absent, Said::Volume { used: true }) => Next::Fail,
+        (Opening, Start | Look, AnswerKind::Volume { .. }) => Next::Ask(Preparing),
+        (Opening, Start | Look, AnswerKind::Refused) => Next::Again,
+        (Opening, Recover, AnswerKind::Volume { .. }) => Next::Judge,
+        (Opening, Return | Spare | Copy, AnswerKind::Volume { .. }) => Next::Ask(Looking),
+        (Opening, Absent, AnswerKind::Volume { used: false }) => Next::Ask(Looking),
+        (Opening, Absent, AnswerKind::Volume { used: true }) => Next::Fail,
 
-        (Looking, Return | Spare | Copy | Absent, Said::Content) => Next::Judge,
-        (Listing, Absent, Said::Content) => Next::Judge,
+        (Looking, Return | Spare | Copy | Absent, AnswerKind::Content) => Next::Judge,
+        (Listing, Absent, AnswerKind::Content) => Next::Judge,
 
-        (Preparing, Start | Look | Return | Recover | Spare | Copy, Said::Pipeline) => Next::Judge,
+        (Preparing, Start | Look | Return | Recover | Spare | Copy, AnswerKind::Pipeline) => {
+            Next::Judge
+        }
         // One that cannot tell what it had recorded may be given all of it.
-        (Replaying, Return | Recover, Said::Done | Said::Refused) => Next::Ask(Emptying),
-        (Emptying, Return | Recover | Spare | Copy, Said::Done) => Next::Hold(Step::Prepared),
+        (Replaying, Return | Recover, AnswerKind::Done | AnswerKind::Refused) => {
+            Next::Ask(Emptying)
+        }
+        (Emptying, Return | Recover | Spare | Copy, AnswerKind::Done) => {
+            Next::Hold(NegotiationStep::Prepared)
+        }
 
-        (Wiring, Start, Said::Done) => Next::Ready,
-        (Wiring, Start, Said::Refused) => Next::Again,
-        (Wiring, Return | Recover | Spare | Copy, Said::Done) => Next::Wired(true),
-        (Wiring, Return | Recover | Spare | Copy, Said::Refused) => Next::Wired(false),
+        (Wiring, Start, AnswerKind::Done) => Next::Ready,
+        (Wiring, Start, AnswerKind::Refused) => Next::Again,
+        (Wiring, Return | Recover | Spare | Copy, AnswerKind::Done) => Next::Wired(true),
+        (Wiring, Return | Recover | Spare | Copy, AnswerKind::Refused) => Next::Wired(false),
 
-        (Flushing, Copy, Said::Done) => Next::Hold(Step::ReadingBack),
+        (Flushing, Copy, AnswerKind::Done) => Next::Hold(NegotiationStep::ReadingBack),
 
-        (_, Start | Look, Said::Refused) => Next::GiveUp,
-        (_, Return | Recover | Spare | Copy | Absent | Departed, Said::Refused) => Next::Refuse,
+        (_, Start | Look, AnswerKind::Refused) => Next::GiveUp,
+        (_, Return | Recover | Spare | Copy | Absent | Departed, AnswerKind::Refused) => {
+            Next::Refuse
+        }
         _ => Next::Violation,
     }
 }
@@ -229,43 +239,45 @@ pub(in crate::client) struct Question {
 pub(in crate::client) fn message(
     negotiation: Negotiation,
     tag: u32,
-    facts: &Facts,
+    facts: &NegotiationFacts,
     question: Question,
 ) -> Option<Message> {
     let Negotiation { purpose, step } = negotiation;
     let Question { volume: name, place, data_sector, list, peers } = question;
-    let &Facts { array, params, mark, .. } = facts;
+    let &NegotiationFacts { array, params, mark, .. } = facts;
     Some(match step {
-        Step::Identifying => Message::Identify { tag },
+        NegotiationStep::Identifying => Message::Identify { tag },
         // That of a member at the start is asked for by the takeover.
-        Step::Granting if !purpose.is_start() => {
+        NegotiationStep::Granting if !purpose.is_start() => {
             Message::Grant { tag, array, epoch: params.epoch, client: params.session }
         }
-        Step::Resolving => Message::ResolveLeftovers { tag, commit: Vec::new() },
-        Step::Opening => {
+        NegotiationStep::Resolving => Message::ResolveLeftovers { tag, commit: Vec::new() },
+        NegotiationStep::Opening => {
             let write = !matches!(purpose, Purpose::Look | Purpose::Absent);
             Message::OpenVolume { tag, name, write }
         }
-        Step::Looking => {
+        NegotiationStep::Looking => {
             Message::ReadMeta { tag, sector: SUPERBLOCK_SECTOR, bytes: SUPERBLOCK_BYTES }
         }
-        Step::Listing => {
+        NegotiationStep::Listing => {
             let (sector, bytes) = list?;
             Message::ReadMeta { tag, sector, bytes }
         }
-        Step::Preparing => Message::OpenPipeline { tag, role: place?, data_sector, params },
-        Step::Replaying => {
+        NegotiationStep::Preparing => {
+            Message::OpenPipeline { tag, role: place?, data_sector, params }
+        }
+        NegotiationStep::Replaying => {
             let (above, without) = facts.decided.as_deref()?.clone();
             Message::ReplayJournal { tag, above, without }
         }
-        Step::Emptying => Message::TrimJournal { tag, mark, all: true },
-        Step::Wiring => Message::Connect { tag, peers },
-        Step::Flushing => Message::Flush { tag },
-        Step::Connecting
-        | Step::Granting
-        | Step::Granted
-        | Step::Prepared
-        | Step::Copying
-        | Step::ReadingBack => return None,
+        NegotiationStep::Emptying => Message::TrimJournal { tag, mark, all: true },
+        NegotiationStep::Wiring => Message::Connect { tag, peers },
+        NegotiationStep::Flushing => Message::Flush { tag },
+        NegotiationStep::Connecting
+        | NegotiationStep::Granting
+        | NegotiationStep::Granted
+        | NegotiationStep::Prepared
+        | NegotiationStep::Copying
+        | NegotiationStep::ReadingBack => return None,
     })
 }

@@ -5,10 +5,10 @@ use braid_array::fabric::PeerId;
 use braid_array::format::Superblock;
 use braid_array::{Instant, MemberId, Refusal, Role, SECTOR_BYTES};
 
-use super::negotiation::{Negotiation, Question, Step};
+use super::negotiation::{Negotiation, NegotiationStep, Question};
 use super::presence::Presence;
 use crate::client::ClientMember;
-use crate::client::membership::Entry;
+use crate::client::membership::MembershipEntry;
 use crate::member::VolumeAddress;
 use crate::wire::PeerAddress;
 
@@ -105,11 +105,11 @@ impl Session {
     }
 
     /// Returns whether a joining node is at this step.
-    pub(in crate::client) fn is_coming_at(&self, step: Step) -> bool {
+    pub(in crate::client) fn is_coming_at(&self, step: NegotiationStep) -> bool {
         self.is_coming() && self.is_at(step)
     }
 
-    pub(super) fn is_at(&self, step: Step) -> bool {
+    pub(super) fn is_at(&self, step: NegotiationStep) -> bool {
         self.negotiation().is_some_and(|negotiation| negotiation.step == step)
     }
 
@@ -123,7 +123,7 @@ impl Session {
 
     /// Returns whether a member is at the other end.
     pub(super) fn can_be_asked(&self) -> bool {
-        self.alive() && !self.is_at(Step::Connecting)
+        self.alive() && !self.is_at(NegotiationStep::Connecting)
     }
 
     /// Returns whether a node may be at the other end.
@@ -154,8 +154,8 @@ impl Session {
     }
 
     /// Returns the session in the engine's form.
-    pub(in crate::client) fn entry(&self) -> Entry {
-        Entry {
+    pub(in crate::client) fn entry(&self) -> MembershipEntry {
+        MembershipEntry {
             peer: self.peer,
             id: self.id,
             alive: self.alive(),

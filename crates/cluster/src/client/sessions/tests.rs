@@ -4,9 +4,11 @@ use braid_array::Role;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::negotiation::{Negotiation, Next, Purpose, Question, Said, Step, message, next};
+use super::negotiation::{
+    AnswerKind, Negotiation, NegotiationStep, Next, Purpose, Question, message, next,
+};
 use crate::Planner;
-use crate::client::sessions::Facts;
+use crate::client::sessions::NegotiationFacts;
 use crate::family::Family;
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::{Params, Slots};
@@ -24,82 +26,93 @@ const PURPOSES: [Purpose; 8] = [
     Purpose::Departed,
 ];
 
-const STEPS: [Step; 16] = [
-    Step::Connecting,
-    Step::Identifying,
-    Step::Granting,
-    Step::Granted,
-    Step::Resolving,
-    Step::Opening,
-    Step::Looking,
-    Step::Listing,
-    Step::Preparing,
-    Step::Replaying,
-    Step::Emptying,
-    Step::Prepared,
-    Step::Wiring,
-    Step::Copying,
-    Step::Flushing,
-    Step::ReadingBack,
+const STEPS: [NegotiationStep; 16] = [
+    NegotiationStep::Connecting,
+    NegotiationStep::Identifying,
+    NegotiationStep::Granting,
+    NegotiationStep::Granted,
+    NegotiationStep::Resolving,
+    NegotiationStep::Opening,
+    NegotiationStep::Looking,
+    NegotiationStep::Listing,
+    NegotiationStep::Preparing,
+    NegotiationStep::Replaying,
+    NegotiationStep::Emptying,
+    NegotiationStep::Prepared,
+    NegotiationStep::Wiring,
+    NegotiationStep::Copying,
+    NegotiationStep::Flushing,
+    NegotiationStep::ReadingBack,
 ];
 
-const SAID: [Said; 11] = [
-    Said::Connected,
-    Said::Identity,
-    Said::Granted,
-    Said::Outvoted,
-    Said::Done,
-    Said::Volume { used: false },
-    Said::Volume { used: true },
-    Said::Content,
-    Said::Pipeline,
-    Said::Refused,
-    Said::Other,
+const SAID: [AnswerKind; 11] = [
+    AnswerKind::Connected,
+    AnswerKind::Identity,
+    AnswerKind::Granted,
+    AnswerKind::Outvoted,
+    AnswerKind::Done,
+    AnswerKind::Volume { used: false },
+    AnswerKind::Volume { used: true },
+    AnswerKind::Content,
+    AnswerKind::Pipeline,
+    AnswerKind::Refused,
+    AnswerKind::Other,
 ];
 
 /// Returns the positive answer of a node; `None` where none is due. The takeover requests the vote
 /// of a member at the start.
-fn good(purpose: Purpose, step: Step) -> Option<Said> {
+fn good(purpose: Purpose, step: NegotiationStep) -> Option<AnswerKind> {
     Some(match step {
-        Step::Granting if purpose == Purpose::Start => return None,
-        Step::Connecting => Said::Connected,
-        Step::Identifying => Said::Identity,
-        Step::Granting => Said::Granted,
-        Step::Opening => Said::Volume { used: false },
-        Step::Looking | Step::Listing => Said::Content,
-        Step::Preparing => Said::Pipeline,
-        Step::Replaying if !matches!(purpose, Purpose::Return | Purpose::Recover) => return None,
-        Step::Resolving | Step::Replaying | Step::Emptying | Step::Wiring | Step::Flushing => {
-            Said::Done
+        NegotiationStep::Granting if purpose == Purpose::Start => return None,
+        NegotiationStep::Connecting => AnswerKind::Connected,
+        NegotiationStep::Identifying => AnswerKind::Identity,
+        NegotiationStep::Granting => AnswerKind::Granted,
+        NegotiationStep::Opening => AnswerKind::Volume { used: false },
+        NegotiationStep::Looking | NegotiationStep::Listing => AnswerKind::Content,
+        NegotiationStep::Preparing => AnswerKind::Pipeline,
+        NegotiationStep::Replaying if !matches!(purpose, Purpose::Return | Purpose::Recover) => {
+            return None;
         }
-        Step::Granted | Step::Prepared | Step::Copying | Step::ReadingBack => return None,
+        NegotiationStep::Resolving
+        | NegotiationStep::Replaying
+        | NegotiationStep::Emptying
+        | NegotiationStep::Wiring
+        | NegotiationStep::Flushing => AnswerKind::Done,
+        NegotiationStep::Granted
+        | NegotiationStep::Prepared
+        | NegotiationStep::Copying
+        | NegotiationStep::ReadingBack => return None,
     })
 }
 
 /// Returns the next step after a positive judgement or decision of others; `None` at the end.
-fn decided(purpose: Purpose, step: Step) -> Option<Step> {
+fn decided(purpose: Purpose, step: NegotiationStep) -> Option<NegotiationStep> {
     match (purpose, step) {
-        (_, Step::Identifying) => Some(Step::Granting),
-        (Purpose::Start, Step::Granting) => Some(Step::Opening),
-        (_, Step::Granting) => Some(Step::Granted),
-        (_, Step::Granted) => Some(Step::Resolving),
-        (_, Step::Opening) => Some(Step::Preparing),
-        (Purpose::Absent, Step::Looking) => Some(Step::Listing),
-        (_, Step::Listing) => None,
-        (_, Step::Looking) => Some(Step::Preparing),
-        (Purpose::Start | Purpose::Look, Step::Preparing) => Some(Step::Prepared),
-        (Purpose::Return | Purpose::Recover, Step::Preparing) => Some(Step::Replaying),
-        (_, Step::Preparing) => Some(Step::Emptying),
-        (Purpose::Look, Step::Prepared) => None,
-        (_, Step::Prepared) => Some(Step::Wiring),
-        (_, Step::Copying) => Some(Step::Flushing),
+        (_, NegotiationStep::Identifying) => Some(NegotiationStep::Granting),
+        (Purpose::Start, NegotiationStep::Granting) => Some(NegotiationStep::Opening),
+        (_, NegotiationStep::Granting) => Some(NegotiationStep::Granted),
+        (_, NegotiationStep::Granted) => Some(NegotiationStep::Resolving),
+        (_, NegotiationStep::Opening) => Some(NegotiationStep::Preparing),
+        (Purpose::Absent, NegotiationStep::Looking) => Some(NegotiationStep::Listing),
+        (_, NegotiationStep::Listing) => None,
+        (_, NegotiationStep::Looking) => Some(NegotiationStep::Preparing),
+        (Purpose::Start | Purpose::Look, NegotiationStep::Preparing) => {
+            Some(NegotiationStep::Prepared)
+        }
+        (Purpose::Return | Purpose::Recover, NegotiationStep::Preparing) => {
+            Some(NegotiationStep::Replaying)
+        }
+        (_, NegotiationStep::Preparing) => Some(NegotiationStep::Emptying),
+        (Purpose::Look, NegotiationStep::Prepared) => None,
+        (_, NegotiationStep::Prepared) => Some(NegotiationStep::Wiring),
+        (_, NegotiationStep::Copying) => Some(NegotiationStep::Flushing),
         _ => None,
     }
 }
 
 /// The steps of a negotiation in which all is well.
-fn way(purpose: Purpose) -> Vec<Step> {
-    let mut way = vec![Step::Connecting];
+fn way(purpose: Purpose) -> Vec<NegotiationStep> {
+    let mut way = vec![NegotiationStep::Connecting];
     loop {
         let step = *way.last().expect("it begins");
         assert!(way.len() <= STEPS.len(), "{purpose:?} goes in a circle: {way:?}");
@@ -107,7 +120,7 @@ fn way(purpose: Purpose) -> Vec<Step> {
         let goes_on = match said {
             Some(Next::Ask(step) | Next::Hold(step)) => Some(step),
             None | Some(Next::Judge) => decided(purpose, step),
-            Some(Next::Wired(true)) if purpose == Purpose::Copy => Some(Step::Copying),
+            Some(Next::Wired(true)) if purpose == Purpose::Copy => Some(NegotiationStep::Copying),
             Some(Next::Ready | Next::Wired(true) | Next::Over) => None,
             Some(other) => panic!("{purpose:?} at {step:?}: {other:?}"),
         };
@@ -120,7 +133,7 @@ fn way(purpose: Purpose) -> Vec<Step> {
 
 #[test]
 fn every_purpose_comes_to_its_end() {
-    use Step::{
+    use NegotiationStep::{
         Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Listing, Looking,
         Opening, Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
     };
@@ -128,7 +141,7 @@ fn every_purpose_comes_to_its_end() {
     let wired = [Emptying, Prepared, Wiring];
     let identified = [Connecting, Identifying, Granting, Granted, Resolving];
     let copied = [Copying, Flushing, ReadingBack];
-    let all = |parts: &[&[Step]]| parts.concat();
+    let all = |parts: &[&[NegotiationStep]]| parts.concat();
     let looked = [Opening, Looking, Preparing];
     let start = [Connecting, Granting, Opening, Preparing, Prepared, Wiring];
     assert_eq!(way(Purpose::Start), start);
@@ -155,18 +168,18 @@ fn what_is_not_expected_is_refused() {
             for said in SAID {
                 let next = next(Negotiation { purpose, step }, said);
                 let means_well = match (good(purpose, step), said) {
-                    (Some(Said::Volume { .. }), Said::Volume { .. }) => true,
+                    (Some(AnswerKind::Volume { .. }), AnswerKind::Volume { .. }) => true,
                     (good, said) => good == Some(said),
                 };
                 if !way.contains(&(step as usize)) {
                     assert!(refused(next), "{purpose:?} never is at {step:?}: {next:?}");
-                } else if (step, said) == (Step::Replaying, Said::Refused) {
+                } else if (step, said) == (NegotiationStep::Replaying, AnswerKind::Refused) {
                     // It has recorded nothing that could be told.
-                    assert_eq!(next, Next::Ask(Step::Emptying), "{purpose:?}");
-                } else if said == Said::Refused {
+                    assert_eq!(next, Next::Ask(NegotiationStep::Emptying), "{purpose:?}");
+                } else if said == AnswerKind::Refused {
                     let wired = next == Next::Wired(false);
                     assert!(refused(next) && next != Next::Violation || wired, "{purpose:?}");
-                } else if !means_well && said != Said::Outvoted {
+                } else if !means_well && said != AnswerKind::Outvoted {
                     assert_eq!(next, Next::Violation, "{purpose:?} at {step:?} hears {said:?}");
                 }
             }
@@ -177,7 +190,8 @@ fn what_is_not_expected_is_refused() {
 #[test]
 fn another_client_ends_what_is_negotiated_beside_a_takeover() {
     for purpose in PURPOSES {
-        let next = next(Negotiation { purpose, step: Step::Granting }, Said::Outvoted);
+        let next =
+            next(Negotiation { purpose, step: NegotiationStep::Granting }, AnswerKind::Outvoted);
         let expected = match purpose {
             Purpose::Departed => Next::Over,
             Purpose::Return | Purpose::Recover | Purpose::Spare | Purpose::Copy => Next::Fail,
@@ -188,7 +202,7 @@ fn another_client_ends_what_is_negotiated_beside_a_takeover() {
     }
 }
 
-fn facts() -> Facts {
+fn facts() -> NegotiationFacts {
     let slots = Slots { count: 3, bytes: 4096 };
     let params = Params {
         session: 7,
@@ -206,10 +220,10 @@ fn facts() -> Facts {
     let mark = SetVersion::new(Epoch(2), 5);
     let decided = Some(Arc::new((SetVersion::new(Epoch(1), 4), Vec::new())));
     let array = [3; 16];
-    Facts { array, params, mark, decided, version: 0, starting: false, may_return: true }
+    NegotiationFacts { array, params, mark, decided, version: 0, starting: false, may_return: true }
 }
 
-fn asked(purpose: Purpose, step: Step) -> Option<Message> {
+fn asked(purpose: Purpose, step: NegotiationStep) -> Option<Message> {
     let address = "n2".to_owned();
     let peers = vec![PeerAddress { role: Role(2), address, ring: 64 }];
     let volume = "v".to_owned();
@@ -222,19 +236,19 @@ fn asked(purpose: Purpose, step: Step) -> Option<Message> {
 fn a_step_asks_where_a_node_has_to_answer() {
     for purpose in PURPOSES {
         for step in way(purpose) {
-            let answered = good(purpose, step).is_some() && step != Step::Connecting;
+            let answered = good(purpose, step).is_some() && step != NegotiationStep::Connecting;
             assert_eq!(asked(purpose, step).is_some(), answered, "{purpose:?} at {step:?}");
         }
     }
     let grant = Message::Grant { tag: 9, array: [3; 16], epoch: Epoch(2), client: 7 };
-    assert_eq!(asked(Purpose::Return, Step::Granting), Some(grant));
+    assert_eq!(asked(Purpose::Return, NegotiationStep::Granting), Some(grant));
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: Role(1), data_sector: 64, params };
-    assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
+    assert_eq!(asked(Purpose::Copy, NegotiationStep::Preparing), Some(prepare));
     let list = Message::ReadMeta { tag: 9, sector: 24, bytes: 4096 };
-    assert_eq!(asked(Purpose::Absent, Step::Listing), Some(list));
+    assert_eq!(asked(Purpose::Absent, NegotiationStep::Listing), Some(list));
     let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
-    assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));
+    assert_eq!(asked(Purpose::Return, NegotiationStep::Emptying), Some(empty));
 }
 
 #[test]
@@ -243,6 +257,6 @@ fn a_volume_is_opened_for_writing_by_whoever_is_to_write() {
         let reads = matches!(purpose, Purpose::Look | Purpose::Absent);
         let name = "v".to_owned();
         let open = Message::OpenVolume { tag: 9, name, write: !reads };
-        assert_eq!(asked(purpose, Step::Opening), Some(open), "{purpose:?}");
+        assert_eq!(asked(purpose, NegotiationStep::Opening), Some(open), "{purpose:?}");
     }
 }

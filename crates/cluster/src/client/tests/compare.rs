@@ -3,7 +3,7 @@
 use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::{Checked, Compute, IoId, Role};
 
-use super::super::engine::{Want, Whom};
+use super::super::engine::{WantedBlock, Whom};
 use super::*;
 use crate::Set;
 use crate::ids::{Slot, StripeNo};
@@ -187,7 +187,7 @@ fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
     // As when a node was away, which is back.
     for stripe in 0..10 {
         let whom = Whom::Request(RequestId(99));
-        let wanted = vec![Want { index: 0, into: Buf { offset: 0, len: 4096 }, whom }];
+        let wanted = vec![WantedBlock { index: 0, into: Buf { offset: 0, len: 4096 }, whom }];
         let (engine, mut cx) = client.parts.engine();
         engine.decode(&mut cx, (StripeNo(stripe), 0, 4096), wanted);
         let (_, rest) = compute(&mut client);

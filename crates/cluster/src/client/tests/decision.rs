@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::super::ownership::decision::{Decision, Findings, Grant, decide};
+use super::super::ownership::decision::{Decision, Findings, NodeGrant, decide};
 use super::*;
 use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness};
@@ -18,10 +18,10 @@ fn view(torn: bool) -> View {
 }
 
 /// These roles are there, of which some were started again.
-fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<VoterNo, Grant> {
+fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<VoterNo, NodeGrant> {
     let grant = |&role: &u16| {
         let incarnation = u64::from(role) + if anew.contains(&role) { 200 } else { 100 };
-        let grant = Grant { view: Some(view(torn)), incarnation, node: NodeId(role.into()) };
+        let grant = NodeGrant { view: Some(view(torn)), incarnation, node: NodeId(role.into()) };
         (VoterNo(role), grant)
     };
     there.iter().map(grant).collect()
@@ -30,14 +30,14 @@ fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<VoterNo, Grant> {
 static NONE_LOST: BTreeSet<VoterNo> = BTreeSet::new();
 
 fn decided(
-    grants: &BTreeMap<VoterNo, Grant>,
+    grants: &BTreeMap<VoterNo, NodeGrant>,
     marked: bool,
     vouched: bool,
 ) -> Result<Decision, Refusal> {
     decide(&findings(grants, marked, vouched))
 }
 
-fn findings(grants: &BTreeMap<VoterNo, Grant>, marked: bool, vouched: bool) -> Findings<'_> {
+fn findings(grants: &BTreeMap<VoterNo, NodeGrant>, marked: bool, vouched: bool) -> Findings<'_> {
     Findings {
         epoch: Epoch(4),
         nodes: N,
@@ -135,7 +135,7 @@ fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal
         let view = if voter == 1 { before.clone() } else { after.clone() };
         let node = if voter < 2 { voter } else { 9 };
         let incarnation = 100 + u64::from(voter);
-        (VoterNo(voter), Grant { view: Some(view), incarnation, node: NodeId(node.into()) })
+        (VoterNo(voter), NodeGrant { view: Some(view), incarnation, node: NodeId(node.into()) })
     };
     let grants = there.iter().chain(&[2][..usize::from(witness)]).map(grant).collect();
     decide(&Findings {

@@ -107,7 +107,7 @@ fn members_that_are_as_they_were_are_gone_on_with() {
     assert!(first_record > last_read, "{said:?}");
     // A superblock, and two pages of a bitmap, of each.
     assert_eq!((said.iter().filter(reads).count(), events), (9, Vec::new()));
-    assert!(matches!(client.parts.phase, Phase::Running) && !client.has_too_few());
+    assert!(matches!(client.parts.phase, ClientPhase::Running) && !client.has_too_few());
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     while let Some(tag) = asked(&said, 0) {
         assert!(
             client.parts.alive(Role(0))
-                && matches!(client.parts.phase, Phase::Setup)
+                && matches!(client.parts.phase, ClientPhase::Setup)
                 && millis < 10_000
         );
         hear(&mut client, Role(0), &refusal(tag, "cannot connect to node n1"));
@@ -173,7 +173,7 @@ fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     assert!(millis > 1000, "the other may turn out to be lost");
     hear(&mut client, Role(1), &Message::Ok { tag: waits });
     hear(&mut client, Role(2), &Message::Ok { tag: waits + 1 });
-    assert!(matches!(client.parts.phase, Phase::Running), "{:?}", client.parts.phase);
+    assert!(matches!(client.parts.phase, ClientPhase::Running), "{:?}", client.parts.phase);
     assert!(
         !client.parts.alive(Role(0)) && client.parts.alive(Role(1)) && !client.parts.writes_over()
     );

@@ -86,7 +86,7 @@ fn start(client: &mut Client, answers: usize, lost: &[Role]) -> usize {
 fn a_start_that_loses_too_many_ends_at_whatever_moment() {
     let mut whole = with_journals();
     let answers = start(&mut whole, usize::MAX, &[]);
-    assert!(matches!(whole.parts.phase, Phase::Running) && !whole.parts.writes_over());
+    assert!(matches!(whole.parts.phase, ClientPhase::Running) && !whole.parts.writes_over());
     for moment in 0..answers {
         let mut client = with_journals();
         start(&mut client, moment, &[Role(1), Role(2)]);

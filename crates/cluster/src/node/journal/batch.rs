@@ -8,12 +8,12 @@ use smallvec::smallvec;
 use super::Journal;
 use crate::ids::Position;
 use crate::journal::{Log, PAGE_BYTES, Record};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 
 /// A slice-set that is to be recorded, and where its contents lie. Its place in the log and its CRC
 /// are not known yet.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct BatchEntry {
     pub(crate) position: Position,
     pub(crate) record: Record,
     pub(crate) contents: Vec<Buf>,
@@ -25,7 +25,7 @@ const MAX_COPIED_BYTES: u64 = 4 * PAGE_BYTES;
 
 /// Step of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum BatchStep {
     /// CRCs and copies are being made.
     Sums,
     Writes,
@@ -35,7 +35,7 @@ enum Step {
 /// Records on their way to the volume.
 #[derive(Debug)]
 pub(super) struct Batch {
-    step: Step,
+    step: BatchStep,
     /// Operations that are not answered.
     unanswered: usize,
     ok: bool,
@@ -45,7 +45,7 @@ pub(super) struct Batch {
 /// A record that has its place.
 #[derive(Debug)]
 struct Placed {
-    entry: Entry,
+    entry: BatchEntry,
     /// Where it begins on the volume, in sectors.
     sector: u64,
     /// The journal's page with its beginning.
@@ -60,7 +60,7 @@ pub(crate) type Recorded = (Position, bool);
 impl Journal {
     /// Queues a slice-set that is recorded when earlier records are durable, together with all
     /// others that are queued before [`advance`](Self::advance).
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: BatchEntry) {
         self.waiting.push(entry);
     }
 
@@ -86,7 +86,7 @@ impl Journal {
     /// Executes the next step: begins a batch, continues one without operations under way, or ends
     /// it. Returns the slice-sets that are recorded then, or cannot be; `None` when there is
     /// nothing to do.
-    pub(crate) fn advance(&mut self, out: &mut Out) -> Option<Vec<Recorded>> {
+    pub(crate) fn advance(&mut self, out: &mut NodeOut) -> Option<Vec<Recorded>> {
         let Some(batch) = &self.batch else {
             return (!self.waiting.is_empty()).then(|| self.begin_batch(out));
         };
@@ -94,17 +94,18 @@ impl Journal {
             return None;
         }
         match batch.step {
-            Step::Sums => self.write_batch(out),
-            Step::Writes if batch.ok => self.flush_batch(out),
-            Step::Writes | Step::Flush => return self.end_batch(),
+            BatchStep::Sums => self.write_batch(out),
+            BatchStep::Writes if batch.ok => self.flush_batch(out),
+            BatchStep::Writes | BatchStep::Flush => return self.end_batch(),
         }
         Some(Vec::new())
     }
 
     /// Appends the waiting records in a new batch. Returns those that find no room, and are not
     /// recorded.
-    fn begin_batch(&mut self, out: &mut Out) -> Vec<Recorded> {
-        let mut batch = Batch { step: Step::Sums, unanswered: 0, ok: true, entries: Vec::new() };
+    fn begin_batch(&mut self, out: &mut NodeOut) -> Vec<Recorded> {
+        let mut batch =
+            Batch { step: BatchStep::Sums, unanswered: 0, ok: true, entries: Vec::new() };
         let mut refused = Vec::new();
         let mut pages = 0;
         let waiting = std::mem::take(&mut self.waiting);
@@ -148,9 +149,9 @@ impl Journal {
     /// Copies the contents of a record behind its first page. Returns the number of operations.
     fn copy_contents(
         &self,
-        Entry { record, contents, .. }: &Entry,
+        BatchEntry { record, contents, .. }: &BatchEntry,
         page: u16,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> usize {
         for (row, &content) in contents.iter().enumerate() {
             let all = self.page(page, record.bytes());
@@ -166,11 +167,12 @@ impl Journal {
         contents.len()
     }
 
-    fn write_batch(&mut self, out: &mut Out) {
+    fn write_batch(&mut self, out: &mut NodeOut) {
         let Some(mut batch) = self.batch.take() else { return };
-        batch.step = Step::Writes;
+        batch.step = BatchStep::Writes;
         let mut writes: Vec<(u64, Buf)> = Vec::new();
-        for Placed { entry: Entry { record, contents, .. }, sector, page, copied } in &batch.entries
+        for Placed { entry: BatchEntry { record, contents, .. }, sector, page, copied } in
+            &batch.entries
         {
             let first = self.page(*page, PAGE_BYTES);
             out.push(Action::Store { buf: first, bytes: record.encode(&self.array) });
@@ -190,9 +192,9 @@ impl Journal {
         self.batch = Some(batch);
     }
 
-    fn flush_batch(&mut self, out: &mut Out) {
+    fn flush_batch(&mut self, out: &mut NodeOut) {
         let Some(batch) = &mut self.batch else { return };
-        batch.step = Step::Flush;
+        batch.step = BatchStep::Flush;
         batch.unanswered = 1;
         self.io(IoOp::Flush, out);
     }

@@ -16,21 +16,21 @@ use std::collections::VecDeque;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
 use self::batch::Batch;
-pub(super) use self::batch::Entry;
+pub(super) use self::batch::BatchEntry;
 pub(super) use self::scan::{Bounds, Ready};
 use super::ids::{ArrayId, ClientId};
-use super::out::{Flight, Out};
+use super::out::{Flight, NodeOut};
 use crate::journal::{Header, Log, Look, PAGE_BYTES, Record};
 
 /// State of the journal before records are appended.
 #[derive(Debug)]
-enum Start {
+enum JournalState {
     /// The headers are being read.
     Headers,
     /// A record is being looked for.
     Look(Look),
     /// A record is found, and its contents are being checked.
-    Check(Check),
+    Check(RecordCheck),
     /// The found records are being made durable.
     Flushing,
     /// The records that the log held are known.
@@ -41,7 +41,7 @@ enum Start {
 
 /// A record whose contents are being checked.
 #[derive(Debug)]
-struct Check {
+struct RecordCheck {
     look: Look,
     record: Record,
     /// Bytes that were checked, with this CRC.
@@ -49,7 +49,7 @@ struct Check {
     crc: u32,
 }
 
-impl Check {
+impl RecordCheck {
     /// Returns the next range to check: byte of the log, and length.
     fn next(&self, most: u32) -> (u64, u64) {
         let len = u64::from(self.record.len);
@@ -85,14 +85,14 @@ pub(super) struct Journal {
     positions: u16,
     /// No record has more of them.
     rows: u16,
-    start: Start,
+    start: JournalState,
     /// Range of the log that the buffer holds at the start: first byte, and length.
     window: (u64, u64),
     header: Option<Header>,
     log: Option<Log>,
     /// Records that the log held at the start.
     found: Vec<(u64, Record)>,
-    waiting: Vec<Entry>,
+    waiting: Vec<BatchEntry>,
     batch: Option<Batch>,
     /// The tag of the request that is answered when this header is durable.
     trimming: Option<(u32, Header)>,
@@ -121,7 +121,7 @@ impl Journal {
     }
 
     /// Begins an operation of the journal on its volume.
-    fn io(&self, op: IoOp, out: &mut Out) {
+    fn io(&self, op: IoOp, out: &mut NodeOut) {
         out.io(Flight::Journal { client: self.client }, self.member, op);
     }
 
@@ -137,9 +137,12 @@ impl Journal {
     /// Returns the part of the log to look at next.
     fn wanted(&self) -> Option<(u64, u64)> {
         match &self.start {
-            Start::Look(look) => Some((look.at, PAGE_BYTES)),
-            Start::Check(check) => Some(check.next(self.buffer().len)),
-            Start::Headers | Start::Flushing | Start::Known | Start::Replay { .. } => None,
+            JournalState::Look(look) => Some((look.at, PAGE_BYTES)),
+            JournalState::Check(check) => Some(check.next(self.buffer().len)),
+            JournalState::Headers
+            | JournalState::Flushing
+            | JournalState::Known
+            | JournalState::Replay { .. } => None,
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) fn steps<'a>(
     if !again && !braid_array::broken("replay-order") {
         records.reverse();
     }
-    let mut stored = Stored::default();
+    let mut stored = StoredRanges::default();
     let mut steps = VecDeque::new();
     for (at, record) in records.into_iter().filter(|(_, record)| record.kind != Kind::Void) {
         for (number, &row) in record.rows.iter().enumerate() {
@@ -41,7 +41,7 @@ pub(super) fn steps<'a>(
             }
             let content = places.log + at + record.row_byte(number);
             if again {
-                stored = Stored::default();
+                stored = StoredRanges::default();
             }
             for to in stored.add(start..end) {
                 let len = to.end - to.start;
@@ -64,9 +64,9 @@ pub(super) fn steps<'a>(
 
 /// Ranges that are stored already, which do not overlap: where each begins and ends.
 #[derive(Debug, Default)]
-struct Stored(BTreeMap<u64, u64>);
+struct StoredRanges(BTreeMap<u64, u64>);
 
-impl Stored {
+impl StoredRanges {
     /// Adds a range. Returns the parts of it that were missing.
     fn add(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let before = self.0.range(..range.end).rev();
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_already_is_left_out() {
-        let mut stored = Stored::default();
+        let mut stored = StoredRanges::default();
         let mut add = |range| {
             let parts = stored.add(range).into_iter();
             parts.map(|part| (part.start, part.end)).collect::<Vec<_>>()

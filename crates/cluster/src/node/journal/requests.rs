@@ -6,12 +6,12 @@ use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
 use super::replay::{self, Places};
 use super::scan::Ready;
-use super::{Journal, Start};
+use super::{Journal, JournalState};
 use crate::ids::SetVersion;
 use crate::journal::{Header, Kind, PAGE_BYTES, Record};
 use crate::node::STORAGE;
 use crate::node::ids::Violation;
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::{JournalEntry, Message};
 
 /// Records in one message.
@@ -19,17 +19,19 @@ const MAX_LISTED: usize = 256;
 
 impl Journal {
     /// Handles a finished operation.
-    pub(crate) fn done(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
+    pub(crate) fn done(&mut self, ok: bool, out: &mut NodeOut) -> Option<Ready> {
         match &mut self.start {
-            Start::Known => self.batch_done(ok),
-            Start::Headers | Start::Look(_) | Start::Check(_) => return self.scanned(ok, out),
-            Start::Flushing => return self.found_is_durable(ok),
-            Start::Replay { tag, steps } => {
+            JournalState::Known => self.batch_done(ok),
+            JournalState::Headers | JournalState::Look(_) | JournalState::Check(_) => {
+                return self.scanned(ok, out);
+            }
+            JournalState::Flushing => return self.found_is_durable(ok),
+            JournalState::Replay { tag, steps } => {
                 let tag = *tag;
                 match steps.pop_front() {
                     Some(op) if ok => self.io(op, out),
                     _ => {
-                        self.start = Start::Known;
+                        self.start = JournalState::Known;
                         out.report(self.client, tag, ok, "the journal cannot be replayed");
                     }
                 }
@@ -39,7 +41,7 @@ impl Journal {
     }
 
     /// Takes the CRC of contents.
-    pub(crate) fn summed(&mut self, record: usize, crc: u32, out: &mut Out) -> Option<Ready> {
+    pub(crate) fn summed(&mut self, record: usize, crc: u32, out: &mut NodeOut) -> Option<Ready> {
         if self.record_summed(record, crc) {
             return self.done(true, out);
         }
@@ -47,8 +49,12 @@ impl Journal {
     }
 
     /// Handles a request of the client.
-    pub(crate) fn request(&mut self, message: &Message, out: &mut Out) -> Result<(), Violation> {
-        let (Start::Known, Some(header)) = (&self.start, self.header) else {
+    pub(crate) fn request(
+        &mut self,
+        message: &Message,
+        out: &mut NodeOut,
+    ) -> Result<(), Violation> {
+        let (JournalState::Known, Some(header)) = (&self.start, self.header) else {
             return Err(Violation("a request to a journal that is not there"));
         };
         match *message {
@@ -63,7 +69,7 @@ impl Journal {
                 if let Some(op) = steps.pop_front() {
                     self.io(op, out);
                 }
-                self.start = Start::Replay { tag, steps };
+                self.start = JournalState::Replay { tag, steps };
             }
             Message::TrimJournal { tag, mark, all } => {
                 return self.trim(tag, mark, all, header, out);
@@ -73,7 +79,7 @@ impl Journal {
         Ok(())
     }
 
-    fn list(&self, tag: u32, from: usize, header: &Header, out: &mut Out) {
+    fn list(&self, tag: u32, from: usize, header: &Header, out: &mut NodeOut) {
         let item = |(_, record): &(u64, Record)| JournalEntry {
             version: record.version,
             holders: record.holders,
@@ -93,7 +99,7 @@ impl Journal {
         mark: SetVersion,
         all: bool,
         header: Header,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let violation = Violation("a second Trim at a time");
         if self.trimming.is_some() || all && self.is_recording() {
@@ -114,7 +120,7 @@ impl Journal {
     }
 
     /// Handles a finished trim.
-    pub(crate) fn trimmed(&mut self, ok: bool, out: &mut Out) {
+    pub(crate) fn trimmed(&mut self, ok: bool, out: &mut NodeOut) {
         let Some((tag, header)) = self.trimming.take() else { return };
         if ok {
             self.header = Some(header);

@@ -4,10 +4,10 @@
 use braid_array::action::Compute;
 use braid_array::{IoOp, MemberId, SECTOR_BYTES};
 
-use super::{Check, Journal, Start};
+use super::{Journal, JournalState, RecordCheck};
 use crate::journal::{HEADERS_BYTES, Header, Log, Look, PAGE_BYTES, Record, headers_byte};
 use crate::node::ids::{ArrayId, ClientId};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 
 /// Possible place of a journal.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Journal {
         tag: u32,
         bounds: &Bounds,
         pages: u64,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Option<Self> {
         let journal = Self {
             client,
@@ -64,7 +64,7 @@ impl Journal {
             pages,
             positions: bounds.positions,
             rows: bounds.rows,
-            start: Start::Headers,
+            start: JournalState::Headers,
             window: (0, 0),
             header: None,
             log: None,
@@ -83,7 +83,7 @@ impl Journal {
 
     /// Ends the scan.
     fn known(&mut self) -> Option<Ready> {
-        self.start = Start::Known;
+        self.start = JournalState::Known;
         self.ready(Some(self.end()))
     }
 
@@ -98,7 +98,7 @@ impl Journal {
 
     /// Handles a part of the journal that was read, or cannot be. The client decides whether an
     /// unreadable journal matters.
-    pub(super) fn scanned(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
+    pub(super) fn scanned(&mut self, ok: bool, out: &mut NodeOut) -> Option<Ready> {
         let (at, len) = self.window;
         let Some((_, needed)) = self.wanted() else {
             if !ok {
@@ -120,9 +120,9 @@ impl Journal {
     }
 
     /// Takes the headers, or the first bytes of a record, that were read.
-    pub(crate) fn loaded(&mut self, bytes: &[u8], out: &mut Out) -> Option<Ready> {
+    pub(crate) fn loaded(&mut self, bytes: &[u8], out: &mut NodeOut) -> Option<Ready> {
         match self.start {
-            Start::Headers => {
+            JournalState::Headers => {
                 let header = Header::newest(&self.array, bytes);
                 let before = self.headers_sector * SECTOR_BYTES - self.data.1;
                 let Some(header) = header.filter(|header| header.log_bytes <= before) else {
@@ -133,28 +133,32 @@ impl Journal {
                 let look = self.log.insert(Log::new(&header)).look();
                 self.look_at(Some(look), out)
             }
-            Start::Look(look) => {
+            JournalState::Look(look) => {
                 let log = self.log.as_ref()?;
                 let found = Record::decode(&self.array, bytes);
                 // A record that no node has written must not take memory without end.
                 let few = |record: &Record| record.rows.len() <= usize::from(self.rows);
                 match found.filter(|record| few(record) && log.is_due(look, record)) {
                     Some(record) if record.content_bytes() > 0 => {
-                        self.start = Start::Check(Check { look, record, done: 0, crc: 0 });
+                        self.start =
+                            JournalState::Check(RecordCheck { look, record, done: 0, crc: 0 });
                         self.scan(out);
                         None
                     }
                     found => self.found(look, found, out),
                 }
             }
-            Start::Check(_) | Start::Flushing | Start::Known | Start::Replay { .. } => None,
+            JournalState::Check(_)
+            | JournalState::Flushing
+            | JournalState::Known
+            | JournalState::Replay { .. } => None,
         }
     }
 
     /// Takes the CRC of the contents that were checked so far.
-    pub(super) fn checked(&mut self, crc: u32, out: &mut Out) -> Option<Ready> {
+    pub(super) fn checked(&mut self, crc: u32, out: &mut NodeOut) -> Option<Ready> {
         let most = self.buffer().len;
-        let Start::Check(check) = &mut self.start else { return None };
+        let JournalState::Check(check) = &mut self.start else { return None };
         check.done += check.next(most).1;
         check.crc = crc;
         if check.done < check.record.content_bytes() {
@@ -167,25 +171,25 @@ impl Journal {
     }
 
     /// Ends the look for a record at one place.
-    fn found(&mut self, look: Look, found: Option<Record>, out: &mut Out) -> Option<Ready> {
+    fn found(&mut self, look: Look, found: Option<Record>, out: &mut NodeOut) -> Option<Ready> {
         let next = self.log.as_mut()?.looked(look, found.as_ref());
         self.found.extend(found.map(|record| (look.at, record)));
         self.look_at(next, out)
     }
 
     /// Looks for a record at this place. Without a place all are found.
-    fn look_at(&mut self, look: Option<Look>, out: &mut Out) -> Option<Ready> {
+    fn look_at(&mut self, look: Option<Look>, out: &mut NodeOut) -> Option<Ready> {
         if let Some(look) = look {
             let behind = look.at >= self.end();
             let first = Look { at: 0, again: true, ..look };
-            self.start = Start::Look(if behind { first } else { look });
+            self.start = JournalState::Look(if behind { first } else { look });
             self.scan(out);
             return None;
         }
         if self.found.is_empty() {
             return self.known();
         }
-        self.start = Start::Flushing;
+        self.start = JournalState::Flushing;
         self.io(IoOp::Flush, out);
         None
     }
@@ -199,7 +203,7 @@ impl Journal {
     }
 
     /// Checks the wanted part of the log if it has been read, and reads it otherwise.
-    fn scan(&mut self, out: &mut Out) {
+    fn scan(&mut self, out: &mut NodeOut) {
         let Some((at, len)) = self.wanted() else { return };
         let (from, bytes) = self.window;
         if at < from || at + len > from + bytes {
@@ -208,7 +212,7 @@ impl Journal {
         }
         let client = self.client;
         let buf = self.buffer().slice((at - from) as u32, len as u32);
-        if let Start::Check(check) = &self.start {
+        if let JournalState::Check(check) = &self.start {
             let compute = Compute::Crc { before: check.crc, inputs: vec![buf] };
             out.compute(Flight::JournalSum { client, record: 0 }, compute);
         } else {
@@ -216,7 +220,7 @@ impl Journal {
         }
     }
 
-    fn read_log(&mut self, at: u64, len: u64, out: &mut Out) {
+    fn read_log(&mut self, at: u64, len: u64, out: &mut NodeOut) {
         self.window = (at, len);
         let sector = self.log_sector + at / SECTOR_BYTES;
         self.io(IoOp::Read { sector, buf: self.page(0, len) }, out);

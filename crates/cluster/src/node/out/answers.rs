@@ -3,7 +3,7 @@
 use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 
-use super::Out;
+use super::NodeOut;
 use crate::ids::Epoch;
 use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Violation};
@@ -31,7 +31,7 @@ pub(crate) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
     Message::Refused { tag, busy, reason: short(&why.reason), advice: short(&why.next.advice) }
 }
 
-impl Out {
+impl NodeOut {
     /// Adds the connection of a client.
     pub(crate) fn attach(&mut self, client: ClientId, peer: PeerId) {
         self.lines.insert(client, Line { peer, epoch: Epoch::BEFORE_ANY, requests: 0 });

@@ -16,7 +16,7 @@ pub(super) struct Returning {
 /// A client's lease of its ring: the base from the beginning, the whole ring on request, and the
 /// part with leftovers when the client is gone.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct RingLease {
     /// All of the ring may be used; otherwise the base.
     pub(super) whole: bool,
     /// The client gives memory back, and waits for that.
@@ -25,7 +25,7 @@ pub(super) struct Lease {
     pub(super) left_bytes: Option<u64>,
 }
 
-impl Lease {
+impl RingLease {
     /// Returns the bytes of the ring that may be used, or are kept.
     pub(super) fn bytes(&self, seat: &Seat) -> u64 {
         match self.left_bytes {

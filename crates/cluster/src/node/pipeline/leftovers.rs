@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use braid_array::{Action, IoOp};
 
-use super::open_set::{OpenSet, Stage};
-use super::part::Work;
+use super::open_set::{OpenSet, OpenSetStage};
+use super::part::TaskWork;
 use super::pipe::Pipe;
 use super::resolving::Resolving;
 use super::ring::ALIGN;
 use super::{Pipes, release_ring};
 use crate::ids::SetVersion;
 use crate::node::ids::{ArrayId, ClientId};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::{Leftover, Message};
 
 /// Bytes that fit into a message.
@@ -47,9 +47,9 @@ impl Pipe {
     /// Returns the slice-sets whose new content is complete here, stored or not.
     fn whole(&self) -> impl Iterator<Item = &OpenSet> {
         self.sets.iter().filter(|open| match open.stage {
-            Stage::Preparing | Stage::Recording | Stage::Aborting => false,
-            Stage::Prepared => open.ok,
-            Stage::Committing => true,
+            OpenSetStage::Preparing | OpenSetStage::Recording | OpenSetStage::Aborting => false,
+            OpenSetStage::Prepared => open.ok,
+            OpenSetStage::Committing => true,
         })
     }
 
@@ -77,7 +77,7 @@ impl Pipe {
         let mut kept = Vec::new();
         for OpenSet { set, part, .. } in self.whole() {
             for task in &part.tasks {
-                if let Work::Store { from, .. } = task.work {
+                if let TaskWork::Store { from, .. } = task.work {
                     let buf = self.seat.slot(part, set, from);
                     let end = buf.offset + u64::from(buf.len);
                     kept.push(buf.offset..end.next_multiple_of(ALIGN));
@@ -94,7 +94,13 @@ impl Pipe {
     }
 
     /// Stores the slice-sets that a client decides to commit.
-    pub(super) fn resolve(&mut self, by: ClientId, tag: u32, commit: &[SetVersion], out: &mut Out) {
+    pub(super) fn resolve(
+        &mut self,
+        by: ClientId,
+        tag: u32,
+        commit: &[SetVersion],
+        out: &mut NodeOut,
+    ) {
         let mut unanswered = 0;
         for OpenSet { set, part, .. } in self.whole() {
             if !commit.contains(&self.seat.version(set)) {
@@ -120,7 +126,7 @@ impl Pipe {
     }
 
     /// Flushes when all is written. Returns the result when the flush is over.
-    pub(super) fn advance_resolving(&mut self, out: &mut Out) -> Option<Resolved> {
+    pub(super) fn advance_resolving(&mut self, out: &mut NodeOut) -> Option<Resolved> {
         let resolving = self.resolving.as_mut().filter(|resolving| resolving.unanswered == 0)?;
         if resolving.ok && !resolving.flushing {
             resolving.flushing = true;
@@ -152,14 +158,14 @@ impl Pipes {
     }
 
     /// Returns the clients that are gone and have leftovers.
-    fn orphans(&self, out: &Out) -> Vec<ClientId> {
+    fn orphans(&self, out: &NodeOut) -> Vec<ClientId> {
         let orphan = |(&id, pipe): (&ClientId, &Pipe)| {
             (!out.is_here(id) && pipe.has_leftovers()).then_some(id)
         };
         self.pipes.iter().filter_map(orphan).collect()
     }
 
-    fn orphans_of(&self, array: ArrayId, out: &Out) -> Vec<ClientId> {
+    fn orphans_of(&self, array: ArrayId, out: &NodeOut) -> Vec<ClientId> {
         let mut orphans = self.orphans(out);
         orphans.retain(|id| self.pipes[id].seat.array == Some(array));
         orphans
@@ -174,7 +180,7 @@ impl Pipes {
         array: ArrayId,
         from: u16,
         known: &[Leftover],
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let mut all = known.to_vec();
         let mut params = None;
@@ -194,7 +200,7 @@ impl Pipes {
         tag: u32,
         array: ArrayId,
         commit: &[SetVersion],
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let orphans = self.orphans_of(array, out);
         if orphans.is_empty() {
@@ -218,7 +224,7 @@ impl Pipes {
         &mut self,
         orphan: ClientId,
         ok: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Option<Resolved> {
         let pipe = self.pipes.get_mut(&orphan)?;
         pipe.resolve_done(ok);
@@ -232,7 +238,7 @@ impl Pipes {
 
     /// Drops all leftovers, as the node stops and no client will decide about them. Returns their
     /// clients.
-    pub(crate) fn abandon_leftovers(&mut self, out: &Out) -> Vec<ClientId> {
+    pub(crate) fn abandon_leftovers(&mut self, out: &NodeOut) -> Vec<ClientId> {
         let orphans = self.orphans(out);
         for orphan in &orphans {
             if let Some(pipe) = self.pipes.get_mut(orphan) {
@@ -244,7 +250,7 @@ impl Pipes {
 
     /// Gives back the memory of a client that is gone, and of which nothing is under way, except
     /// for the parts with leftovers.
-    pub(crate) fn keep_leftovers(&mut self, client: ClientId, out: &mut Out) {
+    pub(crate) fn keep_leftovers(&mut self, client: ClientId, out: &mut NodeOut) {
         let Some(pipe) = self.pipes.get_mut(&client) else { return };
         if let Some(journal) = pipe.journal.take() {
             release_ring(&mut self.rings, journal.pages(), out);

@@ -24,18 +24,18 @@ pub(super) use self::leftovers::Resolved;
 pub(super) use self::pipe::Pipe;
 use self::ring::Rings;
 use self::seat::Seat;
-pub(super) use self::slot::{ReadRequest, StoreCopied, Wanted};
+pub(super) use self::slot::{ReadRequest, StoreCopied, WantedForm};
 use super::RingUse;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::journal::{Bounds, Journal, Ready};
-use super::out::Out;
+use super::out::NodeOut;
 use crate::ids::Slot;
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
 /// Parameters of a pipeline that a client opens.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct PipelineOpening {
     pub(super) client: ClientId,
     /// The connection to the client.
     pub(super) peer: PeerId,
@@ -102,7 +102,7 @@ impl Pipes {
     }
 
     /// Returns the pipeline of a client that is still there.
-    pub(super) fn serving(&mut self, client: ClientId, out: &Out) -> Option<&mut Pipe> {
+    pub(super) fn serving(&mut self, client: ClientId, out: &NodeOut) -> Option<&mut Pipe> {
         if !out.is_here(client) {
             return None;
         }
@@ -110,13 +110,13 @@ impl Pipes {
     }
 
     /// Returns whether all open slice-sets of clients that are still there wait for a decision.
-    pub(super) fn are_idle(&self, out: &Out) -> bool {
+    pub(super) fn are_idle(&self, out: &NodeOut) -> bool {
         let mut here = self.pipes.iter().filter(|(id, _)| out.is_here(**id));
         here.all(|(_, pipe)| pipe.sets.is_idle())
     }
 
     /// Checks the invariants that hold between two events.
-    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+    pub(super) fn check(&self, out: &NodeOut) -> Result<(), String> {
         let count = self.pipes.len();
         let rings = self.rings.count();
         let journals = self.pipes.values().filter(|pipe| pipe.journal.is_some()).count();
@@ -134,8 +134,8 @@ impl Pipes {
 
     /// Sets a pipeline up on the client's volume. The answer is sent now, or when the content of
     /// the volume's journal is known.
-    pub(super) fn open(&mut self, opening: Opening, held: &Held, out: &mut Out) {
-        let Opening { client, tag, .. } = opening;
+    pub(super) fn open(&mut self, opening: PipelineOpening, held: &Held, out: &mut NodeOut) {
+        let PipelineOpening { client, tag, .. } = opening;
         let session = opening.params.session;
         let (pipe, journal) = match self.set_up(opening, held) {
             Ok(set_up) => set_up,
@@ -151,8 +151,8 @@ impl Pipes {
         pipe.journal = Journal::start(client, tag, &bounds, pages, out).map(Box::new);
     }
 
-    fn set_up(&mut self, opening: Opening, held: &Held) -> Result<SetUp, Refusal> {
-        let Opening { client, peer, array, role, data_sector, params, .. } = opening;
+    fn set_up(&mut self, opening: PipelineOpening, held: &Held) -> Result<SetUp, Refusal> {
+        let PipelineOpening { client, peer, array, role, data_sector, params, .. } = opening;
         if self.by_session.contains_key(&params.session) {
             return Err(Refusal::new(
                 "a pipeline of this session is here already",
@@ -218,7 +218,7 @@ impl Pipes {
     }
 
     /// Answers `OpenPipeline`. Without a log there is no journal.
-    fn answer_open(&mut self, client: ClientId, tag: u32, log: Option<u64>, out: &mut Out) {
+    fn answer_open(&mut self, client: ClientId, tag: u32, log: Option<u64>, out: &mut NodeOut) {
         let Some(pipe) = self.pipes.get_mut(&client) else { return };
         if log.is_none()
             && let Some(journal) = pipe.journal.take()
@@ -235,7 +235,7 @@ impl Pipes {
     }
 
     /// Records the slice-sets that are prepared by now.
-    pub(super) fn drive_journals(&mut self, out: &mut Out) {
+    pub(super) fn drive_journals(&mut self, out: &mut NodeOut) {
         while let Some(client) = out.next_to_record() {
             if let Some(pipe) = self.serving(client, out) {
                 pipe.drive_journal(out);
@@ -247,8 +247,8 @@ impl Pipes {
     pub(super) fn with_journal(
         &mut self,
         client: ClientId,
-        out: &mut Out,
-        act: impl FnOnce(&mut Journal, &mut Out) -> Option<Ready>,
+        out: &mut NodeOut,
+        act: impl FnOnce(&mut Journal, &mut NodeOut) -> Option<Ready>,
     ) {
         let Some(pipe) = self.serving(client, out) else { return };
         let Some(journal) = pipe.journal.as_deref_mut() else { return };
@@ -264,7 +264,7 @@ impl Pipes {
         &mut self,
         client: ClientId,
         message: &Message,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let journal = self.pipes.get_mut(&client).and_then(|pipe| pipe.journal.as_mut());
         let journal = journal.ok_or(Violation("a request to a journal that is not there"))?;
@@ -280,7 +280,7 @@ impl Pipes {
         array: ArrayId,
         role: Role,
         peer: PeerId,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(ClientId, Role), Violation> {
         let stranger = Violation("a node that no pipeline waits for");
         let client = *self.by_session.get(&session).ok_or(stranger)?;
@@ -290,7 +290,7 @@ impl Pipes {
     }
 
     /// Frees a slot whose content has left.
-    pub(super) fn read_put(&mut self, client: ClientId, slot: Slot, out: &mut Out) {
+    pub(super) fn read_put(&mut self, client: ClientId, slot: Slot, out: &mut NodeOut) {
         if let Some(pipe) = self.serving(client, out) {
             pipe.read_put(slot, out);
             self.finish_return(client, out);
@@ -302,7 +302,7 @@ impl Pipes {
         &mut self,
         client: ClientId,
         tag: u32,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let pipe = self.pipes.get_mut(&client).filter(|pipe| pipe.lease.returning.is_none());
         let pipe = pipe.ok_or(Violation("a use of a ring that is not there"))?;
@@ -327,7 +327,7 @@ impl Pipes {
         client: ClientId,
         tag: u32,
         all: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let pipe = self.pipes.get_mut(&client);
         let pipe = pipe.ok_or(Violation("what is given back is in use"))?;
@@ -337,7 +337,7 @@ impl Pipes {
     }
 
     /// Takes returned memory back, once all content that was read there has left.
-    fn finish_return(&mut self, client: ClientId, out: &mut Out) {
+    fn finish_return(&mut self, client: ClientId, out: &mut NodeOut) {
         let Some(pipe) = self.pipes.get_mut(&client) else { return };
         let Some(Returning { tag, all }) = pipe.take_returned() else { return };
         if self.rings.is_lean() {
@@ -355,7 +355,7 @@ impl Pipes {
     }
 
     /// Ends the connections of a lost client to other nodes. Returns these connections.
-    pub(super) fn disconnect(&self, client: ClientId, out: &mut Out) -> Vec<PeerId> {
+    pub(super) fn disconnect(&self, client: ClientId, out: &mut NodeOut) -> Vec<PeerId> {
         self.pipes.get(&client).map_or(Vec::new(), |pipe| pipe.neighbours.hang_up(out))
     }
 
@@ -364,7 +364,7 @@ impl Pipes {
     pub(super) fn close(
         &mut self,
         client: ClientId,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Option<(ArrayId, Vec<Leftover>)> {
         let pipe = self.pipes.remove(&client)?;
         release_ring(&mut self.rings, pipe.seat.ring, out);
@@ -392,14 +392,14 @@ fn bounds(seat: &Seat) -> Option<Bounds> {
 }
 
 /// Lets client and neighbours put into the part of the ring that may be used now.
-fn admit_anew(pipe: &Pipe, out: &mut Out) {
+fn admit_anew(pipe: &Pipe, out: &mut NodeOut) {
     for peer in pipe.neighbours.peers().chain([pipe.seat.peer]) {
         out.admit(peer, pipe.window());
     }
 }
 
 /// Releases a ring that is not used any more.
-fn release_ring(rings: &mut Rings, offset: u64, out: &mut Out) {
+fn release_ring(rings: &mut Rings, offset: u64, out: &mut NodeOut) {
     let range = rings.release(offset);
     if rings.is_lean() {
         out.push(Action::GiveBack { range });

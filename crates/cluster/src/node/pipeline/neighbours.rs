@@ -5,7 +5,7 @@ use braid_array::{Refusal, Role};
 
 use super::seat::Seat;
 use crate::node::ids::Violation;
-use crate::node::out::Out;
+use crate::node::out::NodeOut;
 use crate::pipeline::Params;
 use crate::wire::{Message, PeerAddress};
 
@@ -14,7 +14,7 @@ const MAX_ADDRESS_BYTES: usize = 253 + 6;
 
 /// A connection to another node of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+enum NeighbourLink {
     /// Not yet.
     Absent,
     /// This node is connecting.
@@ -28,7 +28,7 @@ enum Link {
 /// Another node of the array.
 #[derive(Clone, Debug)]
 struct Neighbour {
-    link: Link,
+    link: NeighbourLink,
     /// Its ring in its arena, and its address, once the client has told.
     told: Option<(u64, String)>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     pub(super) fn new(nodes: u16, role: Role) -> Self {
-        let neighbour = Neighbour { link: Link::Absent, told: None };
+        let neighbour = Neighbour { link: NeighbourLink::Absent, told: None };
         Self { role, all: vec![neighbour; usize::from(nodes) + 1], connecting: None }
     }
 
@@ -82,8 +82,8 @@ impl Neighbours {
     /// Returns the connection to a neighbour, if it stands.
     pub(super) fn connected(&self, neighbour: Role) -> Option<PeerId> {
         match self.all[neighbour.index()].link {
-            Link::Up(peer) => Some(peer),
-            Link::Absent | Link::Dialing(_) | Link::Lost => None,
+            NeighbourLink::Up(peer) => Some(peer),
+            NeighbourLink::Absent | NeighbourLink::Dialing(_) | NeighbourLink::Lost => None,
         }
     }
 
@@ -101,9 +101,9 @@ impl Neighbours {
     }
 
     /// Ends all connections, and returns them.
-    pub(super) fn hang_up(&self, out: &mut Out) -> Vec<PeerId> {
+    pub(super) fn hang_up(&self, out: &mut NodeOut) -> Vec<PeerId> {
         let links = self.all.iter().map(|neighbour| neighbour.link);
-        let peers: Vec<PeerId> = links.filter_map(Link::peer).collect();
+        let peers: Vec<PeerId> = links.filter_map(NeighbourLink::peer).collect();
         for &peer in &peers {
             out.hang_up(peer);
         }
@@ -116,7 +116,7 @@ impl Neighbours {
         tag: u32,
         peers: Vec<PeerAddress>,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<Vec<Dialed>, Violation> {
         // A client that only reads has no use for it, and may not send this node anywhere.
         if !seat.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
@@ -136,13 +136,13 @@ impl Neighbours {
             let at = self.of_role(role);
             let neighbour = &mut self.all[at.index()];
             neighbour.told = Some((ring, address.clone()));
-            if !matches!(neighbour.link, Link::Absent | Link::Lost) {
+            if !matches!(neighbour.link, NeighbourLink::Absent | NeighbourLink::Lost) {
                 continue;
             }
-            neighbour.link = Link::Absent;
+            neighbour.link = NeighbourLink::Absent;
             if role > self.role || role == self.role && !address.is_empty() {
                 let peer = out.connect(address);
-                neighbour.link = Link::Dialing(peer);
+                neighbour.link = NeighbourLink::Dialing(peer);
                 dialed.push(Dialed { peer, neighbour: at });
             }
         }
@@ -152,7 +152,7 @@ impl Neighbours {
 
     /// Answers `Connect` when all nodes that it names are connected. The client learns of other
     /// missing connections when a slice-set needs them.
-    pub(super) fn answer_connect(&mut self, seat: &Seat, out: &mut Out) {
+    pub(super) fn answer_connect(&mut self, seat: &Seat, out: &mut NodeOut) {
         let all_up = |connecting: &Connecting| {
             connecting.named.iter().all(|&neighbour| self.connected(neighbour).is_some())
         };
@@ -171,11 +171,11 @@ impl Neighbours {
         peer: PeerId,
         window: std::ops::Range<u64>,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         // A client that writes was granted one.
         let Some(array) = seat.array else { return };
-        self.all[neighbour.index()].link = Link::Up(peer);
+        self.all[neighbour.index()].link = NeighbourLink::Up(peer);
         let Params { session, silence_ms, .. } = *seat.pipeline.params();
         out.bear_silence(peer, silence_ms);
         out.admit(peer, window);
@@ -190,18 +190,21 @@ impl Neighbours {
         peer: PeerId,
         window: std::ops::Range<u64>,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Option<Role> {
         // One that comes back may be here before the client has told of it.
         // To one that is copied to nobody else is connected yet.
         let others = &self.all[..usize::from(self.nodes())];
-        let copied = role == self.role && others.iter().all(|other| other.link == Link::Absent);
+        let copied =
+            role == self.role && others.iter().all(|other| other.link == NeighbourLink::Absent);
         let at = self.of_role(role);
         let link = self.all.get(at.index()).map(|neighbour| neighbour.link);
-        if role >= self.role && !copied || !matches!(link, Some(Link::Absent | Link::Lost)) {
+        if role >= self.role && !copied
+            || !matches!(link, Some(NeighbourLink::Absent | NeighbourLink::Lost))
+        {
             return None;
         }
-        self.all[at.index()].link = Link::Up(peer);
+        self.all[at.index()].link = NeighbourLink::Up(peer);
         out.bear_silence(peer, seat.pipeline.params().silence_ms);
         out.admit(peer, window);
         self.answer_connect(seat, out);
@@ -216,7 +219,7 @@ impl Neighbours {
         reason: &str,
         limited: bool,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let named = self.connecting.take_if(|connecting| connecting.named.contains(&neighbour));
         let told = &self.all[neighbour.index()].told;
@@ -234,7 +237,7 @@ impl Neighbours {
 
     /// Marks the connection to a neighbour as over.
     pub(super) fn cut(&mut self, neighbour: Role) {
-        self.all[neighbour.index()].link = Link::Lost;
+        self.all[neighbour.index()].link = NeighbourLink::Lost;
     }
 
     /// Ends the connection to the node of a role, which has left the array. Returns the neighbour
@@ -242,7 +245,7 @@ impl Neighbours {
     pub(super) fn remove(
         &mut self,
         role: Role,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(Role, Option<PeerId>), Violation> {
         if role.0 >= self.nodes() {
             return Err(Violation("Without a role that is none"));
@@ -261,7 +264,7 @@ impl Neighbours {
     }
 }
 
-impl Link {
+impl NeighbourLink {
     const fn peer(self) -> Option<PeerId> {
         match self {
             Self::Up(peer) | Self::Dialing(peer) => Some(peer),

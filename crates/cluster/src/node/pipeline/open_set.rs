@@ -8,10 +8,10 @@ use braid_array::{IoOp, Role};
 use smallvec::smallvec;
 
 use super::neighbours::Neighbours;
-use super::part::{Part, Work};
+use super::part::{Part, TaskWork};
 use super::seat::Seat;
 use crate::node::ids::Violation;
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Roles, Set};
 use crate::wire::Message;
@@ -21,7 +21,7 @@ const MAX_COMPARED_BYTES: u32 = 256 << 10;
 
 /// Phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TaskPhase {
     Waiting,
     Started,
     Over,
@@ -34,12 +34,12 @@ pub(super) struct TaskState {
     needs: u16,
     /// One of them ended badly.
     spoiled: bool,
-    phase: Phase,
+    phase: TaskPhase,
 }
 
 /// Stage of a slice-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum OpenSetStage {
     /// The new content is being made.
     Preparing,
     /// The slice-set is being recorded.
@@ -56,7 +56,7 @@ pub(super) enum Stage {
 pub(super) struct Context<'a> {
     pub(super) seat: &'a Seat,
     pub(super) neighbours: &'a Neighbours,
-    pub(super) out: &'a mut Out,
+    pub(super) out: &'a mut NodeOut,
 }
 
 /// An open slice-set. [`begin`](Self::begin) starts the tasks that make its new content; slices
@@ -81,7 +81,7 @@ pub(super) struct OpenSet {
     before: usize,
     /// Stores that are not over.
     stores: usize,
-    pub(super) stage: Stage,
+    pub(super) stage: OpenSetStage,
     /// All finished tasks succeeded.
     pub(super) ok: bool,
     /// A failure is the fault of this node's store.
@@ -96,7 +96,7 @@ impl OpenSet {
     /// Creates an open slice-set; `states` is memory for reuse.
     pub(super) fn new(set: Set, part: Arc<Part>, mut states: Vec<TaskState>) -> Self {
         states.clear();
-        let waiting = |needs| TaskState { needs, spoiled: false, phase: Phase::Waiting };
+        let waiting = |needs| TaskState { needs, spoiled: false, phase: TaskPhase::Waiting };
         states.extend(part.tasks.iter().map(|task| waiting(task.needs)));
         let stores = part.tasks.iter().filter(|task| task.work.is_store()).count();
         let before = part.tasks.len() - stores;
@@ -106,7 +106,7 @@ impl OpenSet {
             states,
             before,
             stores,
-            stage: Stage::Preparing,
+            stage: OpenSetStage::Preparing,
             ok: true,
             own_fault: false,
             cut_off: Roles::default(),
@@ -131,12 +131,12 @@ impl OpenSet {
     /// Checks the invariants. Returns the number of tasks that are started and not over.
     pub(super) fn check(&self) -> Result<usize, String> {
         let phases = || self.states.iter().map(|state| state.phase);
-        let left = phases().filter(|phase| *phase != Phase::Over).count();
+        let left = phases().filter(|phase| *phase != TaskPhase::Over).count();
         let Self { before, stores, stage, .. } = *self;
-        if left != before + stores || (before > 0) != (stage == Stage::Preparing) {
+        if left != before + stores || (before > 0) != (stage == OpenSetStage::Preparing) {
             return Err(format!("{left} tasks left of a set, counted {before} + {stores}"));
         }
-        Ok(phases().filter(|phase| *phase == Phase::Started).count())
+        Ok(phases().filter(|phase| *phase == TaskPhase::Started).count())
     }
 
     /// Starts the tasks that wait for nothing, and fails those whose slice cannot arrive.
@@ -144,12 +144,12 @@ impl OpenSet {
         let part = Arc::clone(&self.part);
         for (task, what) in (0..).zip(&part.tasks) {
             match what.work {
-                Work::Arrive { from: Endpoint::Node(node), .. }
+                TaskWork::Arrive { from: Endpoint::Node(node), .. }
                     if context.neighbours.ring_of(node).is_none() =>
                 {
                     self.give_up(task, node, context);
                 }
-                Work::Arrive { .. } | Work::Store { .. } | Work::Zeroes { .. } => {}
+                TaskWork::Arrive { .. } | TaskWork::Store { .. } | TaskWork::Zeroes { .. } => {}
                 _ if what.needs == 0 => self.start(task, context),
                 _ => {}
             }
@@ -170,10 +170,10 @@ impl OpenSet {
             return Err(violation);
         }
         let sender = match self.part.tasks[usize::from(task)].work {
-            Work::Arrive { from, .. } => Some(from),
+            TaskWork::Arrive { from, .. } => Some(from),
             _ => None,
         };
-        if sender != Some(from) || self.states[usize::from(task)].phase != Phase::Waiting {
+        if sender != Some(from) || self.states[usize::from(task)].phase != TaskPhase::Waiting {
             return Err(Violation("a slice twice or from a stranger"));
         }
         if placed {
@@ -188,7 +188,7 @@ impl OpenSet {
         let part = Arc::clone(&self.part);
         for task in part.arrivals() {
             let work = &part.tasks[usize::from(task)].work;
-            if matches!(work, Work::Arrive { from, .. } if *from == Endpoint::Node(node)) {
+            if matches!(work, TaskWork::Arrive { from, .. } if *from == Endpoint::Node(node)) {
                 self.give_up(task, node, context);
             }
         }
@@ -199,7 +199,7 @@ impl OpenSet {
         let ok = ok || self.peeked_in_vain(task);
         if !ok {
             match self.part.tasks[usize::from(task)].work {
-                Work::Put { node, .. } => self.cut_off.insert(node),
+                TaskWork::Put { node, .. } => self.cut_off.insert(node),
                 _ => self.own_fault = true,
             }
         }
@@ -217,7 +217,7 @@ impl OpenSet {
 
     /// Starts the stores, after the client has committed.
     pub(super) fn store(&mut self, context: &mut Context<'_>) {
-        self.stage = Stage::Committing;
+        self.stage = OpenSetStage::Committing;
         let part = Arc::clone(&self.part);
         for (task, what) in (0..).zip(&part.tasks) {
             if what.work.is_store() {
@@ -228,14 +228,14 @@ impl OpenSet {
 
     /// Ends an arrival that will never come.
     fn give_up(&mut self, task: u16, node: Role, context: &mut Context<'_>) {
-        if self.states[usize::from(task)].phase == Phase::Waiting {
+        if self.states[usize::from(task)].phase == TaskPhase::Waiting {
             self.cut_off.insert(node);
             self.over(task, false, context);
         }
     }
 
     fn over(&mut self, task: u16, ok: bool, context: &mut Context<'_>) {
-        self.states[usize::from(task)].phase = Phase::Over;
+        self.states[usize::from(task)].phase = TaskPhase::Over;
         self.ok &= ok;
         let part = Arc::clone(&self.part);
         if part.tasks[usize::from(task)].work.is_store() {
@@ -258,7 +258,7 @@ impl OpenSet {
 
     /// Ends a task that lacks its input, and tells the node that waits for its result.
     fn skip(&mut self, task: u16, context: &mut Context<'_>) {
-        if let Work::Put { node, transfer, .. } = self.part.tasks[usize::from(task)].work
+        if let TaskWork::Put { node, transfer, .. } = self.part.tasks[usize::from(task)].work
             && let Some(peer) = context.neighbours.connected(node)
         {
             self.tell(node, peer, context);
@@ -278,20 +278,20 @@ impl OpenSet {
     }
 
     fn start(&mut self, task: u16, context: &mut Context<'_>) {
-        self.states[usize::from(task)].phase = Phase::Started;
+        self.states[usize::from(task)].phase = TaskPhase::Started;
         let Context { seat, neighbours, out } = context;
         let part = Arc::clone(&self.part);
         let set = &self.set;
         let flight = Flight::Task { client: seat.client, position: set.position, task };
         let slot = |slot| seat.slot(&part, set, slot);
         match &part.tasks[usize::from(task)].work {
-            Work::Arrive { .. } => unreachable!("nothing comes before it"),
-            &Work::Read { row, into } | &Work::Peek { row, into } => {
+            TaskWork::Arrive { .. } => unreachable!("nothing comes before it"),
+            &TaskWork::Read { row, into } | &TaskWork::Peek { row, into } => {
                 let op = IoOp::Read { sector: seat.sector(set, row), buf: slot(into) };
                 out.io(flight, seat.member, op);
             }
-            Work::Store { .. } | Work::Zeroes { .. } => self.start_store(task, context),
-            Work::Sum { inputs, output, accumulate } => {
+            TaskWork::Store { .. } | TaskWork::Zeroes { .. } => self.start_store(task, context),
+            TaskWork::Sum { inputs, output, accumulate } => {
                 let compute = Compute::Sum {
                     inputs: inputs.iter().map(|&(input, _)| slot(input)).collect(),
                     coefs: inputs.iter().map(|&(_, coef)| coef).collect(),
@@ -300,7 +300,7 @@ impl OpenSet {
                 };
                 out.compute(flight, compute);
             }
-            &Work::Put { node, transfer, from } => {
+            &TaskWork::Put { node, transfer, from } => {
                 let Some((peer, ring)) = neighbours.ring_of(node) else {
                     self.cut_off.insert(node);
                     return self.over(task, false, context);
@@ -318,7 +318,8 @@ impl OpenSet {
     /// read: right parities stay unwritten.
     fn start_store(&self, task: u16, context: &mut Context<'_>) {
         let unread = self.states[usize::from(task)].spoiled;
-        if let Work::Store { from, unless: Some(old), .. } = self.part.tasks[usize::from(task)].work
+        if let TaskWork::Store { from, unless: Some(old), .. } =
+            self.part.tasks[usize::from(task)].work
             && !unread
             && self.set.len <= MAX_COMPARED_BYTES
         {
@@ -344,7 +345,7 @@ impl OpenSet {
     /// without. Returns whether the task was such a read.
     fn peeked_in_vain(&mut self, task: u16) -> bool {
         let task = &self.part.tasks[usize::from(task)];
-        let peek = matches!(task.work, Work::Peek { .. });
+        let peek = matches!(task.work, TaskWork::Peek { .. });
         if peek {
             for &next in &task.next {
                 self.states[usize::from(next)].spoiled = true;

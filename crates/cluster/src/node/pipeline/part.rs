@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::pipeline::PlacedSchedule;
-use crate::program::{Destination, Output, Step};
+use crate::program::{Destination, Output, ProgramStep};
 use crate::schedule::{Endpoint, Input};
 use crate::set::{Touched, WriteStrategy};
 use braid_array::code::{Cell, Content};
@@ -29,7 +29,7 @@ pub(super) enum SetSlot {
 
 /// Work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum TaskWork {
     /// Wait for this transfer.
     Arrive {
         /// Its number.
@@ -51,7 +51,7 @@ pub(super) enum Work {
     Put { node: Role, transfer: usize, from: SetSlot },
 }
 
-impl Work {
+impl TaskWork {
     pub(super) const fn is_store(&self) -> bool {
         matches!(self, Self::Store { .. } | Self::Zeroes { .. })
     }
@@ -60,7 +60,7 @@ impl Work {
 /// One task.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) work: Work,
+    pub(super) work: TaskWork,
     /// Number of other tasks that have to be over before.
     pub(super) needs: u16,
     /// Tasks that wait for this one.
@@ -87,7 +87,7 @@ impl Part {
             return Self::of_chains(Arc::clone(&plan), chains, node, touched);
         }
         let program = plan.part(node, strategy, touched);
-        let mut builder = Builder::new(&plan, node, strategy, touched);
+        let mut builder = TaskBuilder::new(&plan, node, strategy, touched);
         if strategy == WriteStrategy::Zero {
             builder.blank();
         }
@@ -100,7 +100,7 @@ impl Part {
             fresh = next;
             match builder.own_data(step) {
                 Some((row, transfer)) => {
-                    let needed = |other: &Step| {
+                    let needed = |other: &ProgramStep| {
                         builder.own_data(other).is_none()
                             && other.inputs.iter().any(|input| input.transfer == transfer)
                     };
@@ -125,7 +125,7 @@ impl Part {
     }
 }
 
-struct Builder<'a> {
+struct TaskBuilder<'a> {
     plan: &'a PlacedSchedule,
     node: Role,
     strategy: WriteStrategy,
@@ -139,7 +139,7 @@ struct Builder<'a> {
     olds: BTreeMap<u16, u16>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> TaskBuilder<'a> {
     const fn new(
         plan: &'a PlacedSchedule,
         node: Role,
@@ -164,8 +164,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-impl Builder<'_> {
-    fn task(&mut self, work: Work, after: &[u16]) -> u16 {
+impl TaskBuilder<'_> {
+    fn task(&mut self, work: TaskWork, after: &[u16]) -> u16 {
         let number = u16::try_from(self.tasks.len()).expect("a few for each transfer");
         for &before in after {
             self.tasks[usize::from(before)].next.push(number);
@@ -175,7 +175,7 @@ impl Builder<'_> {
     }
 
     /// Returns row and transfer, if a step stores a data block of this node.
-    fn own_data(&self, step: &Step) -> Option<(u16, usize)> {
+    fn own_data(&self, step: &ProgramStep) -> Option<(u16, usize)> {
         let Destination::Store { row } = step.destination else { return None };
         match self.plan.code.content(Cell { row, node: self.node }) {
             Content::Data(index) => Some((row, index as usize)),
@@ -189,19 +189,19 @@ impl Builder<'_> {
         if self.strategy == WriteStrategy::ReadModifyWrite && value_needed {
             after.push(self.old(row));
         }
-        self.task(Work::Store { row, from: SetSlot::Arrival(transfer), unless: None }, &after);
+        self.task(TaskWork::Store { row, from: SetSlot::Arrival(transfer), unless: None }, &after);
     }
 
     /// Zeroes all rows of this node. Parities too: those of zeroes are zeroes.
     fn blank(&mut self) {
         let own = self.plan.code.cells().filter(|cell| cell.node == self.node);
         for row in own.map(|cell| cell.row).collect::<Vec<u16>>() {
-            self.task(Work::Zeroes { row }, &[]);
+            self.task(TaskWork::Zeroes { row }, &[]);
         }
     }
 
     /// Adds any other step: a sum, or a single value, that is sent or becomes a parity.
-    fn step(&mut self, step: &Step, output: SetSlot) {
+    fn step(&mut self, step: &ProgramStep, output: SetSlot) {
         let values: Vec<(SetSlot, u16)> =
             step.inputs.iter().map(|input| self.value(input.transfer)).collect();
         let (from, done) = match step.destination {
@@ -216,15 +216,15 @@ impl Builder<'_> {
             },
         };
         let work = match step.destination {
-            Destination::Node { node, transfer } => Work::Put { node, transfer, from },
+            Destination::Node { node, transfer } => TaskWork::Put { node, transfer, from },
             // No data changes: the parities may be right, and unwritten as the data.
             Destination::Store { row } if self.touched.count() == 0 => {
                 let into = SetSlot::Old(row);
-                let peek = self.task(Work::Peek { row, into }, &[]);
-                self.task(Work::Store { row, from, unless: Some(into) }, &[done, peek]);
+                let peek = self.task(TaskWork::Peek { row, into }, &[]);
+                self.task(TaskWork::Store { row, from, unless: Some(into) }, &[done, peek]);
                 return;
             }
-            Destination::Store { row } => Work::Store { row, from, unless: None },
+            Destination::Store { row } => TaskWork::Store { row, from, unless: None },
         };
         self.task(work, &[done]);
     }
@@ -244,7 +244,7 @@ impl Builder<'_> {
         let all = values.iter().zip(inputs).map(|(&(slot, _), input)| (slot, input.coef));
         let others: Vec<(SetSlot, u8)> = all.filter(|&(slot, _)| slot != output).collect();
         let accumulate = old.is_some() || others.len() < values.len();
-        self.task(Work::Sum { inputs: others, output, accumulate }, &after)
+        self.task(TaskWork::Sum { inputs: others, output, accumulate }, &after)
     }
 
     /// Returns the slot of a transfer's value, and the task that puts it there.
@@ -258,12 +258,12 @@ impl Builder<'_> {
         let slot = SetSlot::Arrival(transfer);
         let value = match row {
             Some(row) if !self.plan.arrives(transfer, self.touched) => {
-                (slot, self.task(Work::Read { row, into: slot }, &[]))
+                (slot, self.task(TaskWork::Read { row, into: slot }, &[]))
             }
             Some(row) if self.strategy == WriteStrategy::ReadModifyWrite => {
                 let after = [self.arrive(transfer), self.old(row)];
                 let output = SetSlot::Old(row);
-                let sum = Work::Sum { inputs: vec![(slot, 1)], output, accumulate: true };
+                let sum = TaskWork::Sum { inputs: vec![(slot, 1)], output, accumulate: true };
                 (output, self.task(sum, &after))
             }
             _ => (slot, self.arrive(transfer)),
@@ -277,7 +277,7 @@ impl Builder<'_> {
             return task;
         }
         let from = self.plan.schedule.transfers()[transfer].from;
-        let task = self.task(Work::Arrive { transfer, from }, &[]);
+        let task = self.task(TaskWork::Arrive { transfer, from }, &[]);
         self.arrivals.insert(transfer, task);
         task
     }
@@ -286,7 +286,7 @@ impl Builder<'_> {
         if let Some(&task) = self.olds.get(&row) {
             return task;
         }
-        let task = self.task(Work::Read { row, into: SetSlot::Old(row) }, &[]);
+        let task = self.task(TaskWork::Read { row, into: SetSlot::Old(row) }, &[]);
         self.olds.insert(row, task);
         task
     }

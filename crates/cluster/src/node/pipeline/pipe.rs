@@ -5,20 +5,20 @@ use std::ops::Range;
 
 use braid_array::fabric::PeerId;
 
-use super::lease::{Lease, Returning};
+use super::lease::{Returning, RingLease};
 use super::neighbours::{Dialed, Neighbours};
-use super::open_set::{Context, OpenSet, Stage};
-use super::part::Work;
-use super::reads::Reads;
+use super::open_set::{Context, OpenSet, OpenSetStage};
+use super::part::TaskWork;
+use super::reads::PipelineReads;
 use super::resolving::Resolving;
 use super::seat::Seat;
-use super::sets::{Early, Sets};
+use super::sets::{Early, PipelineSets};
 use super::slot::{ReadRequest, StoreCopied};
 use crate::ids::{Generation, Position, Slot};
 use crate::journal::{Kind, Record};
 use crate::node::ids::{ArrayId, Violation};
-use crate::node::journal::{Entry, Journal};
-use crate::node::out::{Flight, Out};
+use crate::node::journal::{BatchEntry, Journal};
+use crate::node::out::{Flight, NodeOut};
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Set};
 use crate::wire::{Message, PeerAddress};
@@ -42,9 +42,9 @@ use crate::wire::{Message, PeerAddress};
 pub(crate) struct Pipe {
     pub(super) seat: Seat,
     pub(super) neighbours: Neighbours,
-    pub(super) lease: Lease,
-    pub(super) sets: Sets,
-    reads: Reads,
+    pub(super) lease: RingLease,
+    pub(super) sets: PipelineSets,
+    reads: PipelineReads,
     pub(super) journal: Option<Box<Journal>>,
     /// The store had no room.
     no_room: bool,
@@ -56,9 +56,9 @@ impl Pipe {
         let params = seat.pipeline.params();
         Self {
             neighbours: Neighbours::new(params.nodes, seat.role),
-            lease: Lease { whole, returning: None, left_bytes: None },
-            sets: Sets::new(seat.pipeline.positions()),
-            reads: Reads::new(params.reads.count),
+            lease: RingLease { whole, returning: None, left_bytes: None },
+            sets: PipelineSets::new(seat.pipeline.positions()),
+            reads: PipelineReads::new(params.reads.count),
             journal: None,
             no_room: false,
             resolving: None,
@@ -67,7 +67,7 @@ impl Pipe {
     }
 
     /// Checks the invariants that hold between two events.
-    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+    pub(super) fn check(&self, out: &NodeOut) -> Result<(), String> {
         let started = self.sets.check()?;
         let tasks = out.tasks(self.seat.client);
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
@@ -89,13 +89,13 @@ impl Pipe {
         &mut self,
         tag: u32,
         peers: Vec<PeerAddress>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<Vec<Dialed>, Violation> {
         self.neighbours.connect(tag, peers, &self.seat, out)
     }
 
     /// Handles a connection that this node asked for and that now stands.
-    pub(crate) fn established(&mut self, neighbour: Role, peer: PeerId, out: &mut Out) {
+    pub(crate) fn established(&mut self, neighbour: Role, peer: PeerId, out: &mut NodeOut) {
         let window = self.window();
         self.neighbours.established(neighbour, peer, window, &self.seat, out);
     }
@@ -107,7 +107,7 @@ impl Pipe {
         array: ArrayId,
         role: Role,
         peer: PeerId,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Option<Role> {
         if self.seat.array != Some(array) {
             return None;
@@ -122,7 +122,7 @@ impl Pipe {
         neighbour: Role,
         reason: &str,
         limited: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let stood = self.neighbours.connected(neighbour).is_some();
         self.cut(neighbour, out);
@@ -138,7 +138,7 @@ impl Pipe {
     pub(crate) fn without(
         &mut self,
         role: Role,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<Option<PeerId>, Violation> {
         let (neighbour, peer) = self.neighbours.remove(role, out)?;
         self.cut(neighbour, out);
@@ -148,14 +148,14 @@ impl Pipe {
     }
 
     /// Gives up everything that a neighbour has not sent.
-    fn cut(&mut self, neighbour: Role, out: &mut Out) {
+    fn cut(&mut self, neighbour: Role, out: &mut NodeOut) {
         self.neighbours.cut(neighbour);
         for position in self.sets.all() {
             self.with_set(position, out, |set, context| set.lost(neighbour, context));
         }
     }
 
-    fn beside_lost(&mut self, neighbour: Role, out: &mut Out) {
+    fn beside_lost(&mut self, neighbour: Role, out: &mut NodeOut) {
         if self.is_beside(neighbour) {
             self.reads.beside_lost(&self.seat, out);
         }
@@ -166,7 +166,7 @@ impl Pipe {
         &mut self,
         slot: Slot,
         request: ReadRequest,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         if !self.lease.may_read_at(slot, &self.seat) {
             return Err(Violation("a read that does not fit its slot"));
@@ -175,13 +175,13 @@ impl Pipe {
     }
 
     /// Handles a slot that the store has filled, or whose digest is formed; or a failure of either.
-    pub(crate) fn read_done(&mut self, slot: Slot, ok: bool, out: &mut Out) {
+    pub(crate) fn read_done(&mut self, slot: Slot, ok: bool, out: &mut NodeOut) {
         let beside = self.neighbours.ring_of(self.neighbours.beside());
         self.reads.read_done(slot, ok, beside, &self.seat, out);
     }
 
     /// Frees a slot whose bytes have left.
-    pub(super) fn read_put(&mut self, slot: Slot, out: &mut Out) {
+    pub(super) fn read_put(&mut self, slot: Slot, out: &mut NodeOut) {
         self.reads.read_put(slot, &self.seat, out);
     }
 
@@ -189,7 +189,7 @@ impl Pipe {
     pub(crate) fn store_copied(
         &mut self,
         request: StoreCopied,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         if !self.lease.may_read_at(request.slot, &self.seat) {
             return Err(Violation("a copy that does not fit its slot"));
@@ -199,7 +199,7 @@ impl Pipe {
     }
 
     /// Handles a copy that is stored, or cannot be.
-    pub(crate) fn copy_stored(&mut self, slot: Slot, tag: u32, ok: bool, out: &mut Out) {
+    pub(crate) fn copy_stored(&mut self, slot: Slot, tag: u32, ok: bool, out: &mut NodeOut) {
         self.reads.copy_stored(slot, tag, ok, &self.seat, out);
     }
 
@@ -232,12 +232,12 @@ impl Pipe {
     }
 
     /// Opens a slice-set that another node relays. The client may have opened it directly by now.
-    pub(crate) fn relayed(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+    pub(crate) fn relayed(&mut self, set: Set, out: &mut NodeOut) -> Result<(), Violation> {
         if self.sets.knows(&set) { Ok(()) } else { self.open(set, out) }
     }
 
     /// Opens a slice-set of the client, which another node may have relayed already.
-    pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+    pub(crate) fn open(&mut self, set: Set, out: &mut NodeOut) -> Result<(), Violation> {
         let position = set.position;
         let told = |open: &OpenSet| open.set.generation == set.generation && !open.set.relay;
         if self.sets.get(position).is_some_and(told) {
@@ -264,7 +264,7 @@ impl Pipe {
     }
 
     /// Handles a copy that the node beside has put into a slot here.
-    pub(crate) fn copy_placed(&mut self, imm: u32, out: &mut Out) -> Result<(), Violation> {
+    pub(crate) fn copy_placed(&mut self, imm: u32, out: &mut NodeOut) -> Result<(), Violation> {
         self.reads.copy_placed(imm, &self.seat, out)
     }
 
@@ -274,7 +274,7 @@ impl Pipe {
         imm: u32,
         from: Endpoint,
         placed: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let imm = Imm::decode(imm);
         if self.sets.get(imm.position).is_some() {
@@ -290,7 +290,7 @@ impl Pipe {
         imm: Imm,
         from: Endpoint,
         placed: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let result = self
             .with_set(imm.position, out, |set, context| set.arrived(imm, from, placed, context));
@@ -298,12 +298,18 @@ impl Pipe {
     }
 
     /// Handles a finished task.
-    pub(crate) fn done(&mut self, position: Position, task: u16, ok: bool, out: &mut Out) {
+    pub(crate) fn done(&mut self, position: Position, task: u16, ok: bool, out: &mut NodeOut) {
         self.with_set(position, out, |set, context| set.done(task, ok, context));
     }
 
     /// Handles the comparison of new with stored content.
-    pub(crate) fn compared(&mut self, position: Position, task: u16, same: bool, out: &mut Out) {
+    pub(crate) fn compared(
+        &mut self,
+        position: Position,
+        task: u16,
+        same: bool,
+        out: &mut NodeOut,
+    ) {
         self.with_set(position, out, |set, context| set.compared(task, same, context));
     }
 
@@ -312,7 +318,7 @@ impl Pipe {
         &mut self,
         position: Position,
         generation: Generation,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         if !self.decided(position, generation)?.ok {
             return Err(Violation("a Commit of a slice-set that is not whole"));
@@ -326,13 +332,13 @@ impl Pipe {
         &mut self,
         position: Position,
         generation: Generation,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let used = self.is_journal_used();
         let open = self.decided(position, generation)?;
         // What is recorded of it must not come back after what is written there next.
         if open.ok && open.set.log && used {
-            open.stage = Stage::Aborting;
+            open.stage = OpenSetStage::Aborting;
             self.record(position, out);
         } else {
             self.close(position, out);
@@ -347,7 +353,7 @@ impl Pipe {
         generation: Generation,
     ) -> Result<&mut OpenSet, Violation> {
         let waits = |open: &&mut OpenSet| {
-            open.set.generation == generation && open.stage == Stage::Prepared
+            open.set.generation == generation && open.stage == OpenSetStage::Prepared
         };
         let open = self.sets.get_mut(position).filter(waits);
         open.ok_or(Violation("a decision on what is not prepared"))
@@ -357,7 +363,7 @@ impl Pipe {
     fn with_set<T>(
         &mut self,
         position: Position,
-        out: &mut Out,
+        out: &mut NodeOut,
         act: impl FnOnce(&mut OpenSet, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let mut context = Context { seat: &self.seat, neighbours: &self.neighbours, out };
@@ -367,16 +373,16 @@ impl Pipe {
     }
 
     /// Advances a slice-set whose tasks may be over.
-    fn advance(&mut self, position: Position, out: &mut Out) {
+    fn advance(&mut self, position: Position, out: &mut NodeOut) {
         let used = self.is_journal_used();
         let Some(open) = self.sets.get_mut(position) else { return };
         match open.stage {
-            Stage::Preparing if open.is_made() && open.ok && open.set.log && used => {
-                open.stage = Stage::Recording;
+            OpenSetStage::Preparing if open.is_made() && open.ok && open.set.log && used => {
+                open.stage = OpenSetStage::Recording;
                 self.record(position, out);
             }
-            Stage::Preparing if open.is_made() => self.tell_prepared(position, out),
-            Stage::Committing if open.is_stored() => self.close(position, out),
+            OpenSetStage::Preparing if open.is_made() => self.tell_prepared(position, out),
+            OpenSetStage::Committing if open.is_stored() => self.close(position, out),
             _ => {}
         }
     }
@@ -387,7 +393,7 @@ impl Pipe {
 
     /// Queues a slice-set that is recorded when nothing else is to be done, and earlier records are
     /// durable.
-    fn record(&mut self, position: Position, out: &mut Out) {
+    fn record(&mut self, position: Position, out: &mut NodeOut) {
         if let Some(open) = self.sets.get(position)
             && let Some(journal) = &mut self.journal
         {
@@ -397,7 +403,7 @@ impl Pipe {
     }
 
     /// Advances the journal, and the slice-sets that it has recorded.
-    pub(super) fn drive_journal(&mut self, out: &mut Out) {
+    pub(super) fn drive_journal(&mut self, out: &mut NodeOut) {
         while let Some(recorded) = self.journal.as_mut().and_then(|journal| journal.advance(out)) {
             for (position, ok) in recorded {
                 self.recorded(position, ok, out);
@@ -406,11 +412,11 @@ impl Pipe {
     }
 
     /// Handles a slice-set that is recorded, or cannot be.
-    fn recorded(&mut self, position: Position, ok: bool, out: &mut Out) {
+    fn recorded(&mut self, position: Position, ok: bool, out: &mut NodeOut) {
         let Some(open) = self.sets.get_mut(position) else { return };
         open.ok &= ok;
         open.own_fault |= !ok;
-        if open.stage == Stage::Aborting {
+        if open.stage == OpenSetStage::Aborting {
             self.close(position, out);
         } else {
             self.tell_prepared(position, out);
@@ -418,9 +424,9 @@ impl Pipe {
     }
 
     /// Tells the client whether a slice-set is prepared.
-    fn tell_prepared(&mut self, position: Position, out: &mut Out) {
+    fn tell_prepared(&mut self, position: Position, out: &mut NodeOut) {
         let Some(open) = self.sets.get_mut(position) else { return };
-        open.stage = Stage::Prepared;
+        open.stage = OpenSetStage::Prepared;
         let prepared = Message::Prepared {
             position,
             generation: open.set.generation,
@@ -442,35 +448,35 @@ impl Pipe {
     }
 
     /// Closes a slice-set.
-    fn close(&mut self, position: Position, out: &mut Out) {
+    fn close(&mut self, position: Position, out: &mut NodeOut) {
         let Some(open) = self.sets.get(position) else { return };
         let ok = open.ok;
-        let stored = (open.stage == Stage::Committing).then_some(ok);
+        let stored = (open.stage == OpenSetStage::Committing).then_some(ok);
         let Some(Set { generation, .. }) = self.sets.close(position, stored) else { return };
         self.seat.tell(&Message::Finished { position, generation, ok }, out);
     }
 }
 
 /// Returns the record of a slice-set, with the location of its content.
-fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
+fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> BatchEntry {
     let mut rows = Vec::new();
     let mut contents = Vec::new();
     let mut kind = Kind::Content;
     let byte = |row| seat.pipeline.member_byte(set.stripe, row, set.offset);
     for task in &part.tasks {
         match task.work {
-            Work::Store { row, from, .. } => {
+            TaskWork::Store { row, from, .. } => {
                 rows.push(byte(row));
                 contents.push(seat.slot(part, set, from));
             }
-            Work::Zeroes { row } => {
+            TaskWork::Zeroes { row } => {
                 rows.push(byte(row));
                 kind = Kind::Zeroes;
             }
             _ => {}
         }
     }
-    if *stage == Stage::Aborting {
+    if *stage == OpenSetStage::Aborting {
         kind = Kind::Void;
         rows.clear();
         contents.clear();
@@ -481,5 +487,5 @@ fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
     let holders = involved.chain(set.missing.iter()).collect();
     let version = seat.version(set);
     let record = Record { version, sequence: 0, kind, holders, len: set.len, rows, crc: 0 };
-    Entry { position: set.position, record, contents }
+    BatchEntry { position: set.position, record, contents }
 }

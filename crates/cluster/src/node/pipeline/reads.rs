@@ -6,22 +6,22 @@ use braid_array::fabric::PeerId;
 use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 
 use super::seat::Seat;
-use super::slot::{CopySlot, ReadRequest, ReadSlot, StoreCopied, Wanted};
+use super::slot::{CopySlot, ReadRequest, ReadSlot, StoreCopied, WantedForm};
 use crate::digest::{UNIT_BYTES, digest, digest_bytes};
 use crate::ids::Slot;
 use crate::node::ids::{Violation, within};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::Message;
 
 /// The slots for reads of a pipeline. Each is used for one thing at a time: a read
 /// ([`ReadSlot`]), or a copy that comes ([`CopySlot`]).
 #[derive(Debug)]
-pub(super) struct Reads {
+pub(super) struct PipelineReads {
     slots: Vec<ReadSlot>,
     copies: Vec<CopySlot>,
 }
 
-impl Reads {
+impl PipelineReads {
     pub(super) fn new(count: u16) -> Self {
         let count = usize::from(count);
         Self { slots: vec![ReadSlot::Free; count], copies: vec![CopySlot::Free; count] }
@@ -46,7 +46,7 @@ impl Reads {
         slot: Slot,
         request: ReadRequest,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let violation = Violation("a read that does not fit its slot");
         let index = slot.index();
@@ -55,8 +55,9 @@ impl Reads {
         let fits = request.bytes > 0
             && request.bytes <= reads.bytes
             && u64::from(request.bytes).is_multiple_of(SECTOR_BYTES);
-        let digests = request.wanted != Wanted::Digest || request.bytes.is_multiple_of(UNIT_BYTES);
-        let copies = matches!(request.wanted, Wanted::Copy(at) if at.0 >= reads.count);
+        let digests =
+            request.wanted != WantedForm::Digest || request.bytes.is_multiple_of(UNIT_BYTES);
+        let copies = matches!(request.wanted, WantedForm::Copy(at) if at.0 >= reads.count);
         if !fits || !digests || copies || self.copies[index] != CopySlot::Free {
             return Err(violation);
         }
@@ -73,7 +74,7 @@ impl Reads {
         Ok(())
     }
 
-    fn begin_read(&mut self, slot: Slot, request: ReadRequest, seat: &Seat, out: &mut Out) {
+    fn begin_read(&mut self, slot: Slot, request: ReadRequest, seat: &Seat, out: &mut NodeOut) {
         self.slots[slot.index()] = ReadSlot::Reading(request);
         let flight = Flight::Read { client: seat.client, slot };
         let op = IoOp::Read { sector: request.sector, buf: seat.read_buf(slot, request.bytes) };
@@ -88,7 +89,7 @@ impl Reads {
         ok: bool,
         beside: Option<(PeerId, u64)>,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let (request, digested) = match self.slots[slot.index()] {
             ReadSlot::Reading(request) => (request, false),
@@ -99,10 +100,10 @@ impl Reads {
         let buf = seat.read_buf(slot, request.bytes);
         let (then, said) = match request.wanted {
             _ if !ok => (ReadSlot::Free, Some(Message::ReadFailed { slot })),
-            Wanted::Copy(_) | Wanted::OrphanedCopy => {
+            WantedForm::Copy(_) | WantedForm::OrphanedCopy => {
                 // Where nobody is connected that would take it, that one tells.
                 let then = match (request.wanted, beside) {
-                    (Wanted::Copy(at), Some((peer, ring))) => {
+                    (WantedForm::Copy(at), Some((peer, ring))) => {
                         let to = ring.wrapping_add(seat.pipeline.read_slot(seat.role, at).offset);
                         out.put(flight, peer, buf, to, at.0.into());
                         ReadSlot::Putting
@@ -111,11 +112,11 @@ impl Reads {
                 };
                 (then, Some(Message::Copied { slot }))
             }
-            Wanted::Digest if !digested => {
+            WantedForm::Digest if !digested => {
                 out.compute(Flight::Digest { client: seat.client, slot }, digest(buf));
                 (ReadSlot::Digesting(request), None)
             }
-            Wanted::Digest | Wanted::Content => {
+            WantedForm::Digest | WantedForm::Content => {
                 let bytes = if digested { digest_bytes(request.bytes) } else { request.bytes };
                 let from = seat.read_buf(slot, bytes);
                 out.put(flight, seat.peer, from, request.to, u32::from(slot.0));
@@ -129,7 +130,7 @@ impl Reads {
     }
 
     /// The bytes have left, or the connection to the client is broken.
-    pub(super) fn read_put(&mut self, slot: Slot, seat: &Seat, out: &mut Out) {
+    pub(super) fn read_put(&mut self, slot: Slot, seat: &Seat, out: &mut NodeOut) {
         match self.slots[slot.index()] {
             ReadSlot::Queued(next) => self.begin_read(slot, next, seat, out),
             _ => self.slots[slot.index()] = ReadSlot::Free,
@@ -141,7 +142,7 @@ impl Reads {
         &mut self,
         imm: u32,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let violation = Violation("a copy that nobody waits for");
         let slot = u16::try_from(imm).map_err(|_| violation)?;
@@ -161,7 +162,7 @@ impl Reads {
         request: StoreCopied,
         connected: bool,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<(), Violation> {
         let violation = Violation("a copy that does not fit its slot");
         let StoreCopied { tag, slot, sector, bytes } = request;
@@ -183,7 +184,7 @@ impl Reads {
         Ok(())
     }
 
-    fn store_copy(&mut self, request: StoreCopied, seat: &Seat, out: &mut Out) {
+    fn store_copy(&mut self, request: StoreCopied, seat: &Seat, out: &mut NodeOut) {
         let StoreCopied { tag, slot, sector, bytes } = request;
         self.copies[slot.index()] = CopySlot::Storing;
         out.received_bytes += u64::from(bytes);
@@ -199,7 +200,7 @@ impl Reads {
         tag: u32,
         ok: bool,
         seat: &Seat,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         self.copies[slot.index()] = CopySlot::Free;
         out.report(seat.client, tag, ok, "the volume cannot be written");
@@ -207,12 +208,12 @@ impl Reads {
 
     /// Handles the loss of the other node of the role: copies that are being read for it go
     /// nowhere, and orders to store copies from it are refused.
-    pub(super) fn beside_lost(&mut self, seat: &Seat, out: &mut Out) {
+    pub(super) fn beside_lost(&mut self, seat: &Seat, out: &mut NodeOut) {
         for slot in &mut self.slots {
             if let ReadSlot::Reading(request) | ReadSlot::Queued(request) = slot
-                && matches!(request.wanted, Wanted::Copy(_))
+                && matches!(request.wanted, WantedForm::Copy(_))
             {
-                request.wanted = Wanted::OrphanedCopy;
+                request.wanted = WantedForm::OrphanedCopy;
             }
         }
         for copy in &mut self.copies {

@@ -14,7 +14,7 @@ const BEYOND_PART: u64 = 2;
 
 /// A part of the space that is taken.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct TakenRange {
     bytes: u64,
     /// Bytes at the front that may be used; or bytes with leftovers of a client that is gone.
     granted: u64,
@@ -30,7 +30,7 @@ pub(super) struct Rings {
     /// Memory; `None` when there is as much as space, and it cannot be given back.
     limit: Option<u64>,
     /// By first byte.
-    taken: BTreeMap<u64, Taken>,
+    taken: BTreeMap<u64, TakenRange>,
 }
 
 impl Rings {
@@ -78,7 +78,7 @@ impl Rings {
         for (gap_end, next) in ends.chain([(end, end)]) {
             let gap = gap_end - from;
             if gap >= bytes {
-                self.taken.insert(from, Taken { bytes, granted, base: granted });
+                self.taken.insert(from, TakenRange { bytes, granted, base: granted });
                 return Ok(from);
             }
             longest = gap.max(longest);

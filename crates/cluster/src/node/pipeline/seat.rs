@@ -3,10 +3,10 @@
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, Role, SECTOR_BYTES};
 
-use super::part::{Part, SetSlot, Work};
+use super::part::{Part, SetSlot, TaskWork};
 use crate::ids::{Epoch, SetVersion, Slot};
 use crate::node::ids::{ArrayId, ClientId};
-use crate::node::out::Out;
+use crate::node::out::NodeOut;
 use crate::pipeline::Pipeline;
 use crate::set::Set;
 use crate::wire::Message;
@@ -48,7 +48,7 @@ impl Seat {
     }
 
     /// Sends the client a message that answers no request.
-    pub(super) fn tell(&self, message: &Message, out: &mut Out) {
+    pub(super) fn tell(&self, message: &Message, out: &mut NodeOut) {
         out.send(self.peer, self.epoch(), message);
     }
 
@@ -76,13 +76,13 @@ impl Seat {
     }
 
     /// Returns the operation of a store; `None` for other tasks.
-    pub(super) fn store(&self, set: &Set, work: &Work, part: &Part, fua: bool) -> Option<IoOp> {
+    pub(super) fn store(&self, set: &Set, work: &TaskWork, part: &Part, fua: bool) -> Option<IoOp> {
         match *work {
-            Work::Store { row, from, .. } => {
+            TaskWork::Store { row, from, .. } => {
                 let buf = self.slot(part, set, from);
                 Some(IoOp::Write { sector: self.sector(set, row), buf, fua, fill: false })
             }
-            Work::Zeroes { row } => {
+            TaskWork::Zeroes { row } => {
                 let sectors = u64::from(set.len) / SECTOR_BYTES;
                 let sector = self.sector(set, row);
                 Some(IoOp::WriteZeroes { sector, sectors, unmap: true, fua })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::open_set::{OpenSet, Stage, TaskState};
+use super::open_set::{OpenSet, OpenSetStage, TaskState};
 use super::part::Part;
 use super::seat::Seat;
 use crate::ids::{Generation, Position};
@@ -39,7 +39,7 @@ struct PositionState {
 
 /// The positions by number, with their state, and the parts that many slice-sets share.
 #[derive(Debug)]
-pub(super) struct Sets {
+pub(super) struct PipelineSets {
     positions: Vec<PositionState>,
     /// Positions with a slice-set.
     open: usize,
@@ -47,7 +47,7 @@ pub(super) struct Sets {
     parts: BTreeMap<Pattern, Arc<Part>>,
 }
 
-impl Sets {
+impl PipelineSets {
     pub(super) fn new(positions: u16) -> Self {
         let positions = (0..positions).map(|_| PositionState::default()).collect();
         Self { positions, open: 0, parts: BTreeMap::new() }
@@ -85,7 +85,7 @@ impl Sets {
 
     /// Returns whether all open slice-sets wait for the client to decide.
     pub(super) fn is_idle(&self) -> bool {
-        self.open == 0 || self.iter().all(|set| set.stage == Stage::Prepared)
+        self.open == 0 || self.iter().all(|set| set.stage == OpenSetStage::Prepared)
     }
 
     /// Checks the invariants. Returns the number of tasks that are started and not over.

@@ -4,7 +4,7 @@ use crate::ids::Slot;
 
 /// Form in which a client wants a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedForm {
     Content,
     Digest,
     /// A copy in this slot of the node that is to replace this one.
@@ -19,7 +19,7 @@ pub(crate) struct ReadRequest {
     pub(crate) sector: u64,
     pub(crate) bytes: u32,
     pub(crate) to: u64,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedForm,
 }
 
 /// A slot for reads. The client may know that its bytes have come, and use the slot again, before

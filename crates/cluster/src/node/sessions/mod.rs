@@ -9,9 +9,9 @@ use braid_array::fabric::PeerId;
 use braid_array::{Instant, Refusal, Role};
 
 use self::limit::{Denied, beyond, denied};
-pub(super) use self::survey::{Facts, node_info};
+pub(super) use self::survey::{NodeFacts, node_info};
 use super::ids::{ArrayId, ClientId, Violation};
-use super::out::{Out, refused};
+use super::out::{NodeOut, refused};
 use crate::ids::Epoch;
 use crate::set::Set;
 use crate::wire::Message;
@@ -59,13 +59,13 @@ struct Known {
 /// [`dialed`](Self::dialed); its messages are [`heard`](Self::heard) until it is
 /// [`remove`](Self::remove)d.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(super) struct ClientSessions {
     conns: BTreeMap<PeerId, Conn>,
     clients: BTreeMap<ClientId, Known>,
     next_client: u32,
 }
 
-impl Sessions {
+impl ClientSessions {
     pub(super) fn accept(&mut self, peer: PeerId, limit: Option<ArrayId>) {
         self.conns.insert(peer, Conn::New(limit));
     }
@@ -118,7 +118,7 @@ impl Sessions {
         &mut self,
         peer: PeerId,
         bytes: &[u8],
-        out: &mut Out,
+        out: &mut NodeOut,
     ) -> Result<Option<Heard>, Violation> {
         let Some(conn) = self.conn(peer) else { return Ok(None) };
         let decoded = Message::decode(bytes);
@@ -160,7 +160,7 @@ impl Sessions {
         Ok(Some(Heard::Client { client, message }))
     }
 
-    fn new_client(&mut self, peer: PeerId, limit: Option<ArrayId>, out: &mut Out) -> ClientId {
+    fn new_client(&mut self, peer: PeerId, limit: Option<ArrayId>, out: &mut NodeOut) -> ClientId {
         let client = ClientId(self.next_client);
         self.next_client += 1;
         out.attach(client, peer);
@@ -175,7 +175,11 @@ impl Sessions {
     }
 
     /// Checks the invariants; `leaves` returns whether a client has leftovers.
-    pub(super) fn check(&self, out: &Out, leaves: impl Fn(ClientId) -> bool) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        out: &NodeOut,
+        leaves: impl Fn(ClientId) -> bool,
+    ) -> Result<(), String> {
         for (peer, conn) in &self.conns {
             let known = match conn {
                 Conn::New(_) => true,
@@ -211,7 +215,7 @@ const fn begins(message: &Message) -> bool {
 }
 
 /// Tells a connection the reason for its end, and hangs up.
-pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut Out) {
+pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut NodeOut) {
     out.remark("violation", format!("hung up on a connection: {}", why.0));
     let told = Refusal::new(why.0, "use the same version of braid everywhere");
     out.send(peer, Epoch::BEFORE_ANY, &refused(PARTING_TAG, false, &told));

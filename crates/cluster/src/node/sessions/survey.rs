@@ -10,7 +10,7 @@ use crate::wire::{Message, VolumeInfo};
 
 /// The node's facts about itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct NodeFacts {
     pub(crate) node: NodeId,
     pub(crate) witness: bool,
     pub(crate) rings: RingUse,
@@ -22,7 +22,7 @@ pub(crate) struct Facts {
 pub(crate) fn node_info(
     tag: u32,
     found: Survey,
-    facts: Facts,
+    facts: NodeFacts,
     is_written: impl Fn(&str) -> bool,
 ) -> Message {
     let next = next_name(&found).unwrap_or_default().to_owned();

@@ -18,9 +18,9 @@ use braid_array::array::Scratch;
 use braid_array::fabric::Volume;
 
 pub(super) use self::pages::MetaOp;
-use self::pages::Pages;
+use self::pages::RequestPages;
 use super::ids::{ArrayId, ClientId, Held};
-use super::out::Out;
+use super::out::NodeOut;
 
 /// A client that wants a volume.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,12 @@ pub(super) struct OpenRequest {
     pub(super) write: bool,
     /// A new one of this size.
     pub(super) create: Option<u64>,
-    pub(super) check: Check,
+    pub(super) check: VolumeCheck,
 }
 
 /// Check of a volume before a client gets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Check {
+pub(super) enum VolumeCheck {
     Nothing,
     /// Whether its superblock is that of this array: the client's key is good for no other.
     IsOf(ArrayId),
@@ -44,7 +44,7 @@ pub(super) enum Check {
 }
 
 #[derive(Debug)]
-enum State {
+enum VolumeState {
     Opening(OpenRequest),
     Open(Volume),
     Flushing(Volume),
@@ -53,8 +53,8 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Entry {
-    state: State,
+struct VolumeEntry {
+    state: VolumeState,
     users: Vec<ClientId>,
     writer: Option<ClientId>,
     waiting: VecDeque<OpenRequest>,
@@ -82,7 +82,7 @@ struct User {
 
 /// Event for the node.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum VolumeEvent {
     /// The beginning of the superblock of a volume that was looked at for a search; `None` when it
     /// cannot be read.
     Searched { client: ClientId, name: Arc<str>, found: Option<Vec<u8>> },
@@ -100,10 +100,10 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) struct Volumes {
     node: NodeId,
-    entries: BTreeMap<Arc<str>, Entry>,
+    entries: BTreeMap<Arc<str>, VolumeEntry>,
     users: BTreeMap<ClientId, User>,
-    pages: Pages,
-    events: VecDeque<Event>,
+    pages: RequestPages,
+    events: VecDeque<VolumeEvent>,
 }
 
 impl Volumes {
@@ -113,12 +113,12 @@ impl Volumes {
             node,
             entries: BTreeMap::new(),
             users: BTreeMap::new(),
-            pages: Pages::new(space),
+            pages: RequestPages::new(space),
             events: VecDeque::new(),
         }
     }
 
-    pub(super) fn next_event(&mut self) -> Option<Event> {
+    pub(super) fn next_event(&mut self) -> Option<VolumeEvent> {
         self.events.pop_front()
     }
 
@@ -152,7 +152,7 @@ impl Volumes {
         self.pages.is_idle()
     }
 
-    pub(super) fn check(&self, out: &Out) -> Result<(), String> {
+    pub(super) fn check(&self, out: &NodeOut) -> Result<(), String> {
         self.pages.check(out.pages())
     }
 

@@ -14,10 +14,12 @@ use braid_array::fabric::{Volume, VolumeOp};
 use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 
 use super::pages::PageRequest;
-use super::{Check, Entry, Event, Looking, MetaOp, OpenRequest, State, Volumes};
+use super::{
+    Looking, MetaOp, OpenRequest, VolumeCheck, VolumeEntry, VolumeEvent, VolumeState, Volumes,
+};
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::node::ids::{ArrayId, ClientId, Held, is_of, text_of};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::Message;
 
 /// Bytes of a superblock that tell its array.
@@ -47,7 +49,7 @@ pub(super) fn not_its_own(array: ArrayId, name: &str) -> Refusal {
 
 impl Volumes {
     /// Opens a volume, whose name is valid, for a client.
-    pub(crate) fn open(&mut self, name: Arc<str>, request: OpenRequest, out: &mut Out) {
+    pub(crate) fn open(&mut self, name: Arc<str>, request: OpenRequest, out: &mut NodeOut) {
         self.users.entry(request.client).or_default().asking = true;
         let Some(entry) = self.entries.get_mut(&name) else {
             let owned = name.to_string();
@@ -55,8 +57,8 @@ impl Volumes {
                 Some(bytes) => VolumeOp::Create { name: owned, bytes },
                 None => VolumeOp::Open { name: owned },
             };
-            let entry = Entry {
-                state: State::Opening(request),
+            let entry = VolumeEntry {
+                state: VolumeState::Opening(request),
                 users: Vec::new(),
                 writer: None,
                 waiting: VecDeque::new(),
@@ -71,7 +73,7 @@ impl Volumes {
                 !out.is_here(id) && !self.users.get(&id).is_some_and(|user| user.leftovers)
             });
         let passed = braid_array::broken("resolved-before-serving");
-        if matches!(entry.state, State::Open(_)) && (!leaves || passed) {
+        if matches!(entry.state, VolumeState::Open(_)) && (!leaves || passed) {
             self.decide(&name, request, false, out);
         } else {
             entry.waiting.push_back(request);
@@ -84,14 +86,14 @@ impl Volumes {
         name: &Arc<str>,
         request: OpenRequest,
         opened_for_it: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Some(entry) = self.entries.get_mut(name) else { return };
-        let State::Open(volume) = entry.state else { return };
+        let VolumeState::Open(volume) = entry.state else { return };
         if !out.is_here(request.client) {
             return;
         }
-        if let Check::Nothing = request.check {
+        if let VolumeCheck::Nothing = request.check {
             return self.give(name, request, opened_for_it, out);
         }
         entry.users.push(request.client);
@@ -100,12 +102,18 @@ impl Volumes {
 
     /// Gives a client an open volume that it may know of, unless it wants to write and another
     /// client already does.
-    fn give(&mut self, name: &Arc<str>, request: OpenRequest, opened_for_it: bool, out: &mut Out) {
+    fn give(
+        &mut self,
+        name: &Arc<str>,
+        request: OpenRequest,
+        opened_for_it: bool,
+        out: &mut NodeOut,
+    ) {
         let OpenRequest { client, tag, write, create, .. } = request;
         let user = self.users.entry(client).or_default();
         user.asking = false;
         let Some(entry) = self.entries.get_mut(name) else { return };
-        let State::Open(volume) = entry.state else { return };
+        let VolumeState::Open(volume) = entry.state else { return };
         let made = create.is_some();
         if made && !opened_for_it {
             let why = Refusal::new(format!("volume {name} exists"), "choose another name");
@@ -135,7 +143,7 @@ impl Volumes {
 
     /// Reads the superblock of a volume for a client. The client counts as a user of the volume
     /// meanwhile, so that the volume stays open.
-    fn look(&mut self, name: &Arc<str>, request: OpenRequest, volume: Volume, out: &mut Out) {
+    fn look(&mut self, name: &Arc<str>, request: OpenRequest, volume: Volume, out: &mut NodeOut) {
         let OpenRequest { client, tag, .. } = request;
         let looking = Looking { name: Arc::clone(name), request };
         self.users.entry(client).or_default().looking = Some(looking);
@@ -154,23 +162,23 @@ impl Volumes {
     }
 
     /// Takes the bytes at the place of a volume's superblock; `None` if they cannot be read.
-    pub(super) fn looked(&mut self, client: ClientId, found: Option<Vec<u8>>, out: &mut Out) {
+    pub(super) fn looked(&mut self, client: ClientId, found: Option<Vec<u8>>, out: &mut NodeOut) {
         if !out.is_here(client) {
             return;
         }
         let Some(user) = self.users.get_mut(&client) else { return };
         let Some(Looking { name, request }) = user.looking.take() else { return };
         match request.check {
-            Check::Nothing => {}
-            Check::Search => {
+            VolumeCheck::Nothing => {}
+            VolumeCheck::Search => {
                 user.asking = false;
                 let name = Arc::clone(&name);
-                self.events.push_back(Event::Searched { client, name, found });
+                self.events.push_back(VolumeEvent::Searched { client, name, found });
             }
-            Check::IsOf(array) if found.is_some_and(|found| is_of(&array, &found)) => {
+            VolumeCheck::IsOf(array) if found.is_some_and(|found| is_of(&array, &found)) => {
                 self.give(&name, request, false, out);
             }
-            Check::IsOf(array) => {
+            VolumeCheck::IsOf(array) => {
                 user.asking = false;
                 out.refuse(client, request.tag, not_its_own(array, &name));
             }
@@ -185,9 +193,9 @@ impl Volumes {
 
     /// Decides about the requests that wait for an open volume. If it is being closed, they open it
     /// again afterwards.
-    pub(super) fn admit_waiting(&mut self, name: &Arc<str>, out: &mut Out) {
+    pub(super) fn admit_waiting(&mut self, name: &Arc<str>, out: &mut NodeOut) {
         while let Some(entry) = self.entries.get_mut(name)
-            && matches!(entry.state, State::Open(_))
+            && matches!(entry.state, VolumeState::Open(_))
             && let Some(request) = entry.waiting.pop_front()
         {
             self.decide(name, request, false, out);
@@ -195,17 +203,17 @@ impl Volumes {
     }
 
     /// Closes an unused volume. Deletes it instead if its maker left before it was there.
-    pub(super) fn close_if_unused(&mut self, name: &Arc<str>, made: bool, out: &mut Out) {
+    pub(super) fn close_if_unused(&mut self, name: &Arc<str>, made: bool, out: &mut NodeOut) {
         let Some(entry) = self.entries.get_mut(name) else { return };
-        let State::Open(volume) = entry.state else { return };
+        let VolumeState::Open(volume) = entry.state else { return };
         if !entry.users.is_empty() {
             return;
         }
         if made {
-            entry.state = State::Closing(None);
+            entry.state = VolumeState::Closing(None);
             out.volume(Arc::clone(name), VolumeOp::Delete { member: volume.member });
         } else {
-            entry.state = State::Flushing(volume);
+            entry.state = VolumeState::Flushing(volume);
             let flight = Flight::LastFlush { volume: Arc::clone(name) };
             out.io(flight, volume.member, IoOp::Flush);
         }

@@ -7,7 +7,7 @@ use braid_array::array::Scratch;
 use braid_array::{Action, Buf, IoOp, MemberId};
 
 use crate::node::ids::ClientId;
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 
 /// The most that a message carries.
 pub(crate) const MAX_META_BYTES: u32 = 4096;
@@ -37,13 +37,13 @@ pub(super) struct PageRequest {
 
 /// The pages that are free, and the requests that wait for one.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct RequestPages {
     free: Vec<Buf>,
     all: usize,
     waiting: VecDeque<PageRequest>,
 }
 
-impl Pages {
+impl RequestPages {
     /// Takes its pages from the front of a space.
     pub(super) fn new(space: &mut Scratch) -> Self {
         let pages = PAGES.min(space.bytes / u64::from(MAX_META_BYTES));
@@ -75,18 +75,18 @@ impl Pages {
         self.waiting.retain(|request| request.client != client);
     }
 
-    pub(super) fn request(&mut self, request: PageRequest, out: &mut Out) {
+    pub(super) fn request(&mut self, request: PageRequest, out: &mut NodeOut) {
         self.waiting.push_back(request);
         self.run_ready(out);
     }
 
     /// Releases a page.
-    pub(super) fn release(&mut self, page: Buf, out: &mut Out) {
+    pub(super) fn release(&mut self, page: Buf, out: &mut NodeOut) {
         self.free.push(page);
         self.run_ready(out);
     }
 
-    fn run_ready(&mut self, out: &mut Out) {
+    fn run_ready(&mut self, out: &mut NodeOut) {
         while !self.waiting.is_empty()
             && let Some(page) = self.free.pop()
             && let Some(PageRequest { client, tag, member, sector, op }) = self.waiting.pop_front()

@@ -7,10 +7,10 @@ use braid_array::{Buf, Refusal, SECTOR_BYTES};
 
 use super::opening::not_its_own;
 use super::pages::{MAX_META_BYTES, PageRequest};
-use super::{Check, Event, Looking, MetaOp, State, Volumes};
+use super::{Looking, MetaOp, VolumeCheck, VolumeEvent, VolumeState, Volumes};
 use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Held, says_clean, within};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::Message;
 
 impl Volumes {
@@ -19,28 +19,28 @@ impl Volumes {
         &mut self,
         name: &Arc<str>,
         result: Result<Volume, Refusal>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         match (&entry.state, result) {
-            (&State::Opening(request), Ok(volume)) => {
-                entry.state = State::Open(volume);
+            (&VolumeState::Opening(request), Ok(volume)) => {
+                entry.state = VolumeState::Open(volume);
                 self.decide(name, request, true, out);
                 self.admit_waiting(name, out);
                 self.close_if_unused(name, request.create.is_some(), out);
             }
-            (&State::Opening(request), Err(mut why)) => {
+            (&VolumeState::Opening(request), Err(mut why)) => {
                 let client = request.client;
                 if let Some(user) = self.users.get_mut(&client) {
                     user.asking = false;
                     match request.check {
-                        Check::Nothing => {}
-                        Check::IsOf(array) => {
+                        VolumeCheck::Nothing => {}
+                        VolumeCheck::IsOf(array) => {
                             out.remark("volume", format!("volume {name}: {}", why.reason));
                             why = not_its_own(array, name);
                         }
-                        Check::Search => {
-                            self.events.push_back(Event::SearchFailed { client });
+                        VolumeCheck::Search => {
+                            self.events.push_back(VolumeEvent::SearchFailed { client });
                             why.reason = format!("volume {name}: {}", why.reason);
                         }
                     }
@@ -48,21 +48,21 @@ impl Volumes {
                 out.refuse(client, request.tag, why);
                 self.remove(name, out);
             }
-            (&State::Closing(asked), result) => {
+            (&VolumeState::Closing(asked), result) => {
                 match (asked, result) {
                     (Some((client, tag)), Ok(_)) => out.confirm(client, tag),
                     (Some((client, tag)), Err(why)) => out.refuse(client, tag, why),
                     (None, Ok(_)) => {}
-                    (None, Err(why)) => self.events.push_back(Event::Failed(why)),
+                    (None, Err(why)) => self.events.push_back(VolumeEvent::Failed(why)),
                 }
                 self.remove(name, out);
             }
-            (State::Open(_) | State::Flushing(_), _) => {}
+            (VolumeState::Open(_) | VolumeState::Flushing(_), _) => {}
         }
     }
 
     /// Removes a closed volume; requests that wait open it again.
-    fn remove(&mut self, name: &Arc<str>, out: &mut Out) {
+    fn remove(&mut self, name: &Arc<str>, out: &mut NodeOut) {
         let Some(entry) = self.entries.remove(name) else { return };
         for request in entry.waiting {
             if out.is_here(request.client) {
@@ -72,19 +72,19 @@ impl Volumes {
     }
 
     /// Handles the answer of the last flush, and closes the volume.
-    pub(crate) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut Out) {
+    pub(crate) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut NodeOut) {
         if !ok {
             let reason = format!("volume {name} cannot be flushed");
-            self.events.push_back(Event::Failed(Refusal::new(reason, STORAGE)));
+            self.events.push_back(VolumeEvent::Failed(Refusal::new(reason, STORAGE)));
         }
         let Some(entry) = self.entries.get_mut(name) else { return };
-        let State::Flushing(volume) = entry.state else { return };
-        entry.state = State::Closing(None);
+        let VolumeState::Flushing(volume) = entry.state else { return };
+        entry.state = VolumeState::Closing(None);
         out.volume(Arc::clone(name), VolumeOp::Close { member: volume.member });
     }
 
     /// Releases the volume of a client that needs it no more, and of which nothing is in flight.
-    pub(crate) fn release(&mut self, client: ClientId, out: &mut Out) {
+    pub(crate) fn release(&mut self, client: ClientId, out: &mut NodeOut) {
         let Some(user) = self.users.remove(&client) else { return };
         let looking = user.looking.map(|Looking { name, .. }| name);
         let Some(name) = user.held.map(|held| held.name).or(looking) else { return };
@@ -96,7 +96,7 @@ impl Volumes {
     }
 
     /// Deletes a client's volume, if no other client uses it.
-    pub(crate) fn delete(&mut self, client: ClientId, tag: u32, held: &Held, out: &mut Out) {
+    pub(crate) fn delete(&mut self, client: ClientId, tag: u32, held: &Held, out: &mut NodeOut) {
         let Some(entry) = self.entries.get_mut(&held.name) else { return };
         if entry.users.len() > 1 {
             let why = Refusal::new("volume is in use by another client", "stop that one first");
@@ -104,7 +104,7 @@ impl Volumes {
         }
         entry.users.clear();
         entry.writer = None;
-        entry.state = State::Closing(Some((client, tag)));
+        entry.state = VolumeState::Closing(Some((client, tag)));
         let op = VolumeOp::Delete { member: held.volume.member };
         out.volume(Arc::clone(&held.name), op);
         self.pages.forget(client);
@@ -120,7 +120,7 @@ impl Volumes {
         tag: u32,
         sector: u64,
         op: MetaOp,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Some(held) = self.held(client) else { return };
         let bytes = match &op {
@@ -149,7 +149,7 @@ impl Volumes {
     }
 
     /// Handles bytes that were read into a page, or cannot be.
-    pub(crate) fn meta_read(&mut self, flight: &Flight, ok: bool, out: &mut Out) {
+    pub(crate) fn meta_read(&mut self, flight: &Flight, ok: bool, out: &mut NodeOut) {
         let &Flight::MetaRead { client, tag, page, bytes, look } = flight else { return };
         if ok && out.is_here(client) {
             return out.load(Flight::MetaLoad { client, tag, page, look }, page.slice(0, bytes));
@@ -169,7 +169,7 @@ impl Volumes {
         tag: Option<u32>,
         page: Buf,
         bytes: Vec<u8>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         match tag {
             Some(tag) => {
@@ -188,7 +188,7 @@ impl Volumes {
         tag: u32,
         page: Buf,
         ok: bool,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         out.report(client, tag, ok, "the volume cannot be written");
         self.pages.release(page, out);

@@ -16,7 +16,7 @@ use braid_array::fabric::Survey;
 
 use crate::node::STORAGE;
 use crate::node::ids::{ArrayId, ClientId, is_of, next_name};
-use crate::node::out::{Flight, Out};
+use crate::node::out::{Flight, NodeOut};
 use crate::wire::MAX_LISTED;
 
 /// A look at all volumes, one after the other.
@@ -32,7 +32,7 @@ pub(crate) struct Search {
 
 /// Next step of a search.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum SearchStep {
     /// Look at this volume.
     Look { tag: u32, name: String },
     /// Nothing was found: have the vote of this array forgotten.
@@ -63,17 +63,17 @@ impl Searches {
     }
 
     /// Returns the next step; `None` while more volumes are being listed.
-    pub(crate) fn step(&mut self, client: ClientId, out: &mut Out) -> Option<Step> {
+    pub(crate) fn step(&mut self, client: ClientId, out: &mut NodeOut) -> Option<SearchStep> {
         if !out.is_here(client) {
             return None;
         }
         let search = self.by_client.get_mut(&client)?;
         let tag = search.tag;
         if let Some(name) = search.names.pop_front() {
-            return Some(Step::Look { tag, name });
+            return Some(SearchStep::Look { tag, name });
         }
         let Some(after) = search.after.take() else {
-            return Some(Step::Forget { tag, array: search.array });
+            return Some(SearchStep::Forget { tag, array: search.array });
         };
         out.survey(Flight::Search { client }, after, MAX_LISTED);
         None
@@ -84,7 +84,7 @@ impl Searches {
         &mut self,
         client: ClientId,
         result: Result<Survey, Refusal>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Some(search) = self.by_client.get_mut(&client) else { return };
         match result {
@@ -102,7 +102,7 @@ impl Searches {
         client: ClientId,
         name: &str,
         found: Option<&[u8]>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Some(search) = self.by_client.get(&client) else { return };
         let why = match found {
@@ -119,7 +119,7 @@ impl Searches {
         self.refuse(client, why, out);
     }
 
-    fn refuse(&mut self, client: ClientId, why: Refusal, out: &mut Out) {
+    fn refuse(&mut self, client: ClientId, why: Refusal, out: &mut NodeOut) {
         if let Some(search) = self.by_client.remove(&client) {
             out.refuse_busy(client, search.tag, why);
         }

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use braid_array::Refusal;
 use braid_array::fabric::NoteOp;
 
-pub(super) use self::forget::{Searches, Step};
+pub(super) use self::forget::{SearchStep, Searches};
 use super::STORAGE;
 use super::ids::{ArrayId, ClientId, text_of};
 use super::notes::note_name;
-use super::out::{Flight, Out};
+use super::out::{Flight, NodeOut};
 use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Vote, slot_byte};
 use crate::wire::{Leftover, Message};
@@ -24,12 +24,12 @@ const MAX_ARRAYS: usize = 4096;
 pub(super) struct Request {
     pub(super) client: ClientId,
     pub(super) tag: u32,
-    pub(super) want: Want,
+    pub(super) want: RequestPurpose,
 }
 
 /// Purpose of a [`Request`].
 #[derive(Clone, Debug)]
-pub(super) enum Want {
+pub(super) enum RequestPurpose {
     /// To be granted this epoch, as this client.
     Grant { epoch: Epoch, to: u64 },
     /// To have this view stored.
@@ -49,7 +49,7 @@ pub(super) struct Grant {
 
 /// Event that the node handles before the votes continue.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum VoteEvent {
     /// A client was granted an array: older clients of the array are to be ended.
     Granted { client: ClientId, grant: Grant },
     /// A client has searched the volumes, and the vote is to be forgotten.
@@ -70,7 +70,7 @@ enum File {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct VoteEntry {
     vote: Vote,
     /// Sequence number of the newest slot.
     sequence: u64,
@@ -103,7 +103,7 @@ struct Entry {
 pub(super) struct Votes {
     node: NodeId,
     incarnation: u64,
-    entries: BTreeMap<ArrayId, Entry>,
+    entries: BTreeMap<ArrayId, VoteEntry>,
     grants: BTreeMap<ClientId, Grant>,
 }
 
@@ -144,7 +144,7 @@ impl Votes {
     }
 
     /// Queues a request that the vote file has to answer.
-    pub(super) fn request(&mut self, array: ArrayId, request: Request, out: &mut Out) {
+    pub(super) fn request(&mut self, array: ArrayId, request: Request, out: &mut NodeOut) {
         if let Some(entry) = self.entries.get_mut(&array) {
             return entry.waiting.push_back(request);
         }
@@ -152,7 +152,7 @@ impl Votes {
             let why = Refusal::new("the node votes for too many arrays", "use another node");
             return out.refuse(request.client, request.tag, why);
         }
-        let entry = Entry {
+        let entry = VoteEntry {
             vote: Vote::default(),
             sequence: 0,
             kept: false,
@@ -167,7 +167,7 @@ impl Votes {
     }
 
     /// Takes the content of a vote file; `None` when it cannot be read.
-    pub(super) fn read(&mut self, array: ArrayId, bytes: Option<&[u8]>, out: &mut Out) {
+    pub(super) fn read(&mut self, array: ArrayId, bytes: Option<&[u8]>, out: &mut NodeOut) {
         let Some(entry) = self.entries.get_mut(&array) else { return };
         if let Some(bytes) = bytes {
             (entry.sequence, entry.vote) = Vote::newest(&array, bytes).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Votes {
 
     /// Answers the waiting requests, one after the other, until the file is busy, none waits, or
     /// the node has to handle an event first.
-    pub(super) fn run_ready(&mut self, array: ArrayId, out: &mut Out) -> Option<Event> {
+    pub(super) fn run_ready(&mut self, array: ArrayId, out: &mut NodeOut) -> Option<VoteEvent> {
         loop {
             let entry = self.entries.get_mut(&array)?;
             if !matches!(entry.file, File::Idle) {
@@ -196,9 +196,9 @@ impl Votes {
                 continue;
             }
             match &request.want {
-                Want::Read => self.tell(array, client, tag, out),
-                Want::Forget => return Some(Event::Forget(request)),
-                Want::Grant { .. } | Want::Store(_) => {
+                RequestPurpose::Read => self.tell(array, client, tag, out),
+                RequestPurpose::Forget => return Some(VoteEvent::Forget(request)),
+                RequestPurpose::Grant { .. } | RequestPurpose::Store(_) => {
                     let Some(vote) = changed(array, entry, &request, self.grants.get(&client))
                     else {
                         out.answer(client, &Message::Outvoted { tag, granted: entry.vote.granted });
@@ -223,7 +223,7 @@ impl Votes {
     }
 
     /// Answers with the vote.
-    fn tell(&mut self, array: ArrayId, client: ClientId, tag: u32, out: &mut Out) {
+    fn tell(&mut self, array: ArrayId, client: ClientId, tag: u32, out: &mut NodeOut) {
         let Some(entry) = self.entries.get(&array) else { return };
         let vote = Message::VoteIs {
             tag,
@@ -240,7 +240,12 @@ impl Votes {
     }
 
     /// Handles a finished write of the vote file.
-    pub(super) fn written(&mut self, array: ArrayId, ok: bool, out: &mut Out) -> Option<Event> {
+    pub(super) fn written(
+        &mut self,
+        array: ArrayId,
+        ok: bool,
+        out: &mut NodeOut,
+    ) -> Option<VoteEvent> {
         let entry = self.entries.get_mut(&array)?;
         let File::Writing(writing) = std::mem::replace(&mut entry.file, File::Idle) else {
             return None;
@@ -253,14 +258,14 @@ impl Votes {
         entry.vote = vote;
         entry.sequence += 1;
         entry.kept = true;
-        let Want::Grant { epoch, .. } = want else {
+        let RequestPurpose::Grant { epoch, .. } = want else {
             out.confirm(client, tag);
             return None;
         };
         entry.granting = Some((client, tag));
         let grant = Grant { array, epoch };
         self.grants.insert(client, grant);
-        Some(Event::Granted { client, grant })
+        Some(VoteEvent::Granted { client, grant })
     }
 
     /// Removes the vote file, if nothing stands against it.
@@ -269,7 +274,7 @@ impl Votes {
         array: ArrayId,
         request: Request,
         against: Option<Refusal>,
-        out: &mut Out,
+        out: &mut NodeOut,
     ) {
         let Request { client, tag, .. } = request;
         let against = against.or_else(|| {
@@ -296,7 +301,7 @@ impl Votes {
 
     /// Handles a finished removal of the vote file. If it failed the vote still holds, as the file
     /// may be there again when the node restarts.
-    pub(super) fn removed(&mut self, array: ArrayId, ok: bool, out: &mut Out) {
+    pub(super) fn removed(&mut self, array: ArrayId, ok: bool, out: &mut NodeOut) {
         let Some(entry) = self.entries.get_mut(&array) else { return };
         let File::Removing(Request { client, tag, .. }) =
             std::mem::replace(&mut entry.file, File::Idle)
@@ -314,7 +319,7 @@ impl Votes {
 
     /// Removes the entry of an array of which nothing is known any more; waiting requests begin
     /// anew.
-    fn remove(&mut self, array: ArrayId, out: &mut Out) {
+    fn remove(&mut self, array: ArrayId, out: &mut NodeOut) {
         let Some(entry) = self.entries.remove(&array) else { return };
         for request in entry.waiting {
             self.request(array, request, out);
@@ -322,7 +327,7 @@ impl Votes {
     }
 
     /// Answers grants when older clients' last I/O is over.
-    pub(super) fn confirm_grants(&mut self, out: &mut Out) {
+    pub(super) fn confirm_grants(&mut self, out: &mut NodeOut) {
         for (&array, entry) in &mut self.entries {
             let Some((client, tag)) = entry.granting else { continue };
             let granted = entry.vote.granted;
@@ -347,19 +352,19 @@ impl Votes {
 /// Returns the vote that a request asks for; `None` when the present vote is newer.
 fn changed(
     array: ArrayId,
-    entry: &Entry,
+    entry: &VoteEntry,
     request: &Request,
     granted: Option<&Grant>,
 ) -> Option<Vote> {
     let mut vote = entry.vote.clone();
     match &request.want {
-        &Want::Grant { epoch, to }
+        &RequestPurpose::Grant { epoch, to }
             if epoch > vote.granted || epoch == vote.granted && to == vote.to =>
         {
             vote.granted = epoch;
             vote.to = to;
         }
-        Want::Store(view)
+        RequestPurpose::Store(view)
             if granted == Some(&Grant { array, epoch: view.epoch })
                 && view.epoch == vote.granted
                 && Some(view.order()) > vote.view.as_ref().map(View::order) =>

@@ -17,12 +17,12 @@ struct Spine {
 }
 
 /// Arithmetic modulo a prime.
-struct Field {
+struct PrimeField {
     p: u16,
     inverses: Vec<u16>,
 }
 
-impl Field {
+impl PrimeField {
     fn new(p: u16) -> Self {
         let inverse = |a: u16| (1..p).find(|b| a * b % p == 1).unwrap_or(0);
         Self { p, inverses: (0..p).map(inverse).collect() }
@@ -37,7 +37,7 @@ impl Field {
 /// The smallest spine, with as many of its partial sums entering the last node directly as gives
 /// the smallest bottleneck, then the fewest transfers.
 pub(super) fn best(xor2d: &Xor2d) -> Schedule {
-    let field = Field::new(xor2d.m);
+    let field = PrimeField::new(xor2d.m);
     let spine = smallest(&field, xor2d.nodes().is_multiple_of(2));
     let plans = (1..=spine.nodes.len()).map(|direct| {
         let schedule = from_trees(xor2d.code(), &trees(xor2d, &field, &spine, direct));
@@ -47,7 +47,7 @@ pub(super) fn best(xor2d: &Xor2d) -> Schedule {
     plans.min_by_key(|&(cost, _)| cost).expect("a spine is not empty").1
 }
 
-fn smallest(field: &Field, even: bool) -> Spine {
+fn smallest(field: &PrimeField, even: bool) -> Spine {
     let p = field.p;
     let blocks: Vec<u16> = (u16::from(!even)..p - 1).collect();
     let candidates: Vec<u16> = (1..p - 1).collect();
@@ -60,7 +60,7 @@ fn smallest(field: &Field, even: bool) -> Spine {
 
 /// The first spine of this size, in lexicographic order.
 fn extend(
-    field: &Field,
+    field: &PrimeField,
     blocks: &[u16],
     candidates: &[u16],
     size: usize,
@@ -82,7 +82,7 @@ fn extend(
 }
 
 /// A target for every block that is not on the spine; `None` when one has none.
-fn leaves(field: &Field, blocks: &[u16], spine: &[u16]) -> Option<Vec<(u16, u16)>> {
+fn leaves(field: &PrimeField, blocks: &[u16], spine: &[u16]) -> Option<Vec<(u16, u16)>> {
     let on_diagonal: Vec<u16> = spine.iter().map(|&rho| field.place(rho, rho)).collect();
     let target = |rho: u16| {
         let targets = spine.iter().copied().chain([field.p - 1]);
@@ -94,7 +94,7 @@ fn leaves(field: &Field, blocks: &[u16], spine: &[u16]) -> Option<Vec<(u16, u16)
 
 /// Spine nodes send their part of a row straight to its parity. On a diagonal they form a chain, of
 /// which the last `direct` send to the last node.
-fn trees(xor2d: &Xor2d, field: &Field, spine: &Spine, direct: usize) -> Vec<Tree> {
+fn trees(xor2d: &Xor2d, field: &PrimeField, spine: &Spine, direct: usize) -> Vec<Tree> {
     let p = field.p;
     let mut trees = vec![Tree::new(); usize::from(2 * xor2d.rows())];
     for y in 1..p {

@@ -4,14 +4,14 @@ use io_uring::{IoUring, cqueue, squeue};
 
 use braid_array::Buf;
 
-use crate::arena::{Memory, PIECE_BYTES, Piece};
+use crate::arena::{ArenaPiece, Memory, PIECE_BYTES};
 
 /// Limit of the kernel on registered buffers; pieces beyond are used unregistered.
 const MAX_PIECES: u64 = 1 << 14;
 
 /// Registration state of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PinState {
     /// Must not be registered: a part of it must have no pages.
     Barred,
     Free,
@@ -26,45 +26,50 @@ enum State {
 /// Where the kernel refuses, I/O goes on without registered buffers.
 #[derive(Debug)]
 pub(super) struct Pinned {
-    pieces: Vec<State>,
+    pieces: Vec<PinState>,
     /// The kernel has refused one (a limit on locked memory): it is not asked until one is free.
     refused: bool,
 }
 
-type Ring = IoUring<squeue::Entry, cqueue::Entry>;
+type PinnedRing = IoUring<squeue::Entry, cqueue::Entry>;
 
 impl Pinned {
     /// Creates the table without registered pieces. Kernels before 5.19 refuse to register any.
-    pub(super) fn new(ring: &Ring, memory: &Memory) -> Self {
+    pub(super) fn new(ring: &PinnedRing, memory: &Memory) -> Self {
         let pieces = (memory.len_bytes() as u64).div_ceil(PIECE_BYTES).min(MAX_PIECES);
         let count = u32::try_from(pieces).unwrap_or(0);
         let refused = ring.submitter().register_buffers_sparse(count).is_err();
-        let state = if memory.is_lean() { State::Barred } else { State::Free };
+        let state = if memory.is_lean() { PinState::Barred } else { PinState::Free };
         Self { pieces: vec![state; count as usize], refused }
     }
 
     /// The registered buffer in which a range lies, if it lies in one.
-    pub(super) fn index_of(&mut self, ring: &Ring, memory: &Memory, range: Buf) -> Option<u16> {
-        let (first, last) = Piece::around(range);
+    pub(super) fn index_of(
+        &mut self,
+        ring: &PinnedRing,
+        memory: &Memory,
+        range: Buf,
+    ) -> Option<u16> {
+        let (first, last) = ArenaPiece::around(range);
         let pinned = self.pieces.get_mut(first.0 as usize)?;
-        if first != last || *pinned == State::Barred {
+        if first != last || *pinned == PinState::Barred {
             return None;
         }
-        if *pinned == State::Free && !self.refused {
+        if *pinned == PinState::Free && !self.refused {
             let whole = memory.piece(first);
             let address = memory.address(whole).cast();
             let piece = libc::iovec { iov_base: address, iov_len: whole.len as usize };
             self.refused = !update(ring, first, piece);
-            *pinned = if self.refused { State::Free } else { State::Pinned };
+            *pinned = if self.refused { PinState::Free } else { PinState::Pinned };
         }
-        if *pinned == State::Pinned { u16::try_from(first.0).ok() } else { None }
+        if *pinned == PinState::Pinned { u16::try_from(first.0).ok() } else { None }
     }
 
     /// Lets go of a piece on which there is no I/O.
-    pub(super) fn release(&mut self, ring: &Ring, piece: Piece) {
+    pub(super) fn release(&mut self, ring: &PinnedRing, piece: ArenaPiece) {
         let Some(state) = self.pieces.get_mut(piece.0 as usize) else { return };
-        if *state == State::Pinned {
-            *state = State::Free;
+        if *state == PinState::Pinned {
+            *state = PinState::Free;
             let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
             let gone = update(ring, piece, nothing);
             debug_assert!(gone, "the kernel keeps a piece of the arena");
@@ -73,25 +78,25 @@ impl Pinned {
     }
 
     /// A piece may be registered.
-    pub(super) fn allow(&mut self, piece: Piece) {
+    pub(super) fn allow(&mut self, piece: ArenaPiece) {
         if let Some(state) = self.pieces.get_mut(piece.0 as usize)
-            && *state == State::Barred
+            && *state == PinState::Barred
         {
-            *state = State::Free;
+            *state = PinState::Free;
         }
     }
 
     /// A piece may not be registered any more.
-    pub(super) fn bar(&mut self, ring: &Ring, piece: Piece) {
+    pub(super) fn bar(&mut self, ring: &PinnedRing, piece: ArenaPiece) {
         self.release(ring, piece);
         if let Some(state) = self.pieces.get_mut(piece.0 as usize) {
-            *state = State::Barred;
+            *state = PinState::Barred;
         }
     }
 }
 
 /// Registers something as this piece.
-fn update(ring: &Ring, piece: Piece, what: libc::iovec) -> bool {
+fn update(ring: &PinnedRing, piece: ArenaPiece, what: libc::iovec) -> bool {
     // SAFETY: the range is the arena's, which lives as long as the ring, or nothing.
     unsafe { ring.submitter().register_buffers_update(piece.0, &[what], None) }.is_ok()
 }

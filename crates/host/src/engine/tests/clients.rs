@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use super::raw_client::{listen, serve};
 use super::{MIB, Served, memory, mirror, noise};
-use crate::export::nbd::{Listener, Patience};
+use crate::export::nbd::{ClientPatience, Listener};
 use crate::testing::skipped;
 
 /// Runs a tool; `None` when it is not installed.
@@ -43,7 +43,7 @@ fn nbdinfo_sees_what_is_offered() {
     let socket = listen(&mut engine, dir.path(), false);
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
-    serve(&mut engine, Listener::Tcp(tcp), ("over tcp", true), Patience::default());
+    serve(&mut engine, Listener::Tcp(tcp), ("over tcp", true), ClientPatience::default());
     let served = Served::start(engine, false);
     if let Some(text) = succeed("nbdinfo", &[&uri(&socket)]) {
         for line in [

@@ -3,7 +3,9 @@
 use std::fs::OpenOptions;
 
 use super::*;
-use braid_array::figures::{BOUNDS, Figures, IoFigures, Kind, Latencies, Operations, SHORTEST_NS};
+use braid_array::figures::{
+    BOUNDS, Figures, IoFigures, Latencies, OperationKind, Operations, SHORTEST_NS,
+};
 
 fn figures(served: &Served) -> Figures {
     served.submissions.figures().expect("the engine runs")
@@ -87,8 +89,8 @@ fn what_takes_long_is_in_flight_and_then_in_a_later_bucket() {
 fn json_has_no_zeroes_at_the_end_and_longer_lists_are_taken() {
     let at = braid_array::Instant;
     let mut figures = IoFigures::default();
-    figures.note((Kind::Write, 512), at(5), at(5 + 2 * SHORTEST_NS), true);
-    figures.note((Kind::Write, 512), at(5), at(6), false);
+    figures.note((OperationKind::Write, 512), at(5), at(5 + 2 * SHORTEST_NS), true);
+    figures.note((OperationKind::Write, 512), at(5), at(6), false);
     let json = serde_json::to_value(&figures).expect("JSON");
     let expected = serde_json::json!({
         "operations": 2, "bytes": 512, "errors": 1, "total_ns": 2 * SHORTEST_NS + 1,

@@ -11,14 +11,17 @@ use braid_array::events::ArrayEvent;
 use super::raw_client::{connect, hung_up, reply, request, serve};
 use super::{MIB, Served, memory, noise, read, write};
 use crate::engine::{Engine, REQUEST_BYTES};
-use crate::export::nbd::{Listener, Patience};
+use crate::export::nbd::{ClientPatience, Listener};
 
 const LONG: Duration = Duration::from_secs(20);
 /// Patience for tests in which no client is to be dropped.
-const PATIENT: Patience = Patience { handshake: 60_000, silence: 60_000 };
+const PATIENT: ClientPatience = ClientPatience { handshake: 60_000, silence: 60_000 };
 
 /// Returns an engine as it is served, its socket, and the channel of its events.
-fn engine(dir: &Path, patience: Patience) -> (Engine, std::path::PathBuf, Receiver<ArrayEvent>) {
+fn engine(
+    dir: &Path,
+    patience: ClientPatience,
+) -> (Engine, std::path::PathBuf, Receiver<ArrayEvent>) {
     let mut engine = memory(32 * MIB, REQUEST_BYTES, |double| double);
     let (sender, events) = channel();
     engine.on_event(Box::new(move |event| {
@@ -100,7 +103,7 @@ fn clients_that_take_no_replies_stop_nobody() {
 fn who_takes_nothing_goes_when_memory_is_short_and_only_then() {
     for threads in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let patience = Patience { silence: 50, ..PATIENT };
+        let patience = ClientPatience { silence: 50, ..PATIENT };
         let (engine, path, events) = engine(dir.path(), patience);
         let served = Served::start(engine, threads);
         let mut client = connect(&path);
@@ -143,7 +146,7 @@ fn who_takes_nothing_goes_when_memory_is_short_and_only_then() {
 fn half_open_handshakes_shut_nobody_out_and_end() {
     for threads in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let patience = Patience { handshake: 200, ..PATIENT };
+        let patience = ClientPatience { handshake: 200, ..PATIENT };
         let (engine, path, _events) = engine(dir.path(), patience);
         let served = Served::start(engine, threads);
         let half = || UnixStream::connect(&path).unwrap();

@@ -9,13 +9,13 @@ use super::{MIB, Served, memory, noise};
 use braid_array::SECTOR_BYTES;
 
 use crate::engine::Engine;
-use crate::export::nbd::{Device, Listener, Patience, Server};
+use crate::export::nbd::{ClientPatience, Device, Listener, NbdServer};
 
 /// Serves on a socket in the directory, too.
 pub(super) fn listen(engine: &mut Engine, dir: &Path, read_only: bool) -> PathBuf {
     let path = dir.join(if read_only { "read-only" } else { "nbd" });
     let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
-    serve(engine, listener, ("array", read_only), Patience::default());
+    serve(engine, listener, ("array", read_only), ClientPatience::default());
     path
 }
 
@@ -24,12 +24,12 @@ pub(super) fn serve(
     engine: &mut Engine,
     listener: Listener,
     (name, read_only): (&str, bool),
-    patience: Patience,
+    patience: ClientPatience,
 ) {
     let array = engine.machine.block().unwrap();
     let size = array.array_sectors() * SECTOR_BYTES;
     let block = array.block_bytes();
-    let mut server = Server::default();
+    let mut server = NbdServer::default();
     server.patience = patience;
     let device = Device::new(name.into(), size, block, read_only);
     server.listen(listener, device.into(), None).unwrap();

@@ -17,7 +17,7 @@ use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-use super::proto::{Answer, HEAD_BYTES, Operation, Request, resend};
+use super::proto::{FuseAnswer, FuseRequest, HEAD_BYTES, Operation, resend};
 
 const DEVICE: &str = "/dev/fuse";
 const FUSERMOUNT: &str = "fusermount3";
@@ -125,15 +125,16 @@ fn agree(device: &OwnedFd) -> io::Result<()> {
     let mut bytes = vec![0; READ_BYTES];
     let len = file.read(&mut bytes)?;
     let (head, rest) = bytes[..len].split_at(len.min(HEAD_BYTES));
-    let request = Request::decode(head, rest);
-    let Some(Request { unique, operation: Operation::Init { version, readahead, flags }, .. }) =
-        request
+    let request = FuseRequest::decode(head, rest);
+    let Some(FuseRequest {
+        unique, operation: Operation::Init { version, readahead, flags }, ..
+    }) = request
     else {
         return Err(io::Error::other("the kernel speaks another protocol"));
     };
     let mut out = Vec::new();
-    let answer = Answer::to_init(version, readahead, flags);
-    answer.as_ref().unwrap_or(&Answer::Error(Errno::PROTO)).encode(unique, &mut out);
+    let answer = FuseAnswer::to_init(version, readahead, flags);
+    answer.as_ref().unwrap_or(&FuseAnswer::Error(Errno::PROTO)).encode(unique, &mut out);
     file.write_all(&out)?;
     let (major, minor) = version;
     let old = || io::Error::other(format!("the kernel's FUSE {major}.{minor} is too old"));

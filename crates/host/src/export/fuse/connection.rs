@@ -11,8 +11,8 @@ use std::sync::Arc;
 use braid_array::{Buf, Instant};
 use rustix::io::Errno;
 
-use super::mount_table::Mounted;
-use super::proto::{HEAD_BYTES, Request};
+use super::mount_table::NewMount;
+use super::proto::{FuseRequest, HEAD_BYTES};
 use super::tree::Tree;
 use crate::arena::LANDINGS;
 use crate::driver::Op;
@@ -35,14 +35,14 @@ pub(super) const READER: u8 = 1;
 
 /// A taking.
 #[derive(Debug)]
-struct Reader {
+struct DeviceReader {
     head: Buf,
     /// Buffer for the rest, while the taking is in flight.
     landing: Option<Buf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MountState {
     /// The device is watched.
     Watching,
     /// Requests are taken.
@@ -58,28 +58,28 @@ enum State {
 /// taken, each [`took`](Self::took) brings one, and [`arm`](Self::arm) begins new takings after
 /// every turn.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct MountConnection {
     export: ExportId,
     index: usize,
     pub(super) device: Arc<OwnedFd>,
     pub(super) tree: Tree,
     mountpoint: PathBuf,
-    readers: Vec<Reader>,
-    state: State,
+    readers: Vec<DeviceReader>,
+    state: MountState,
     /// Landings it has, those of requests under way included.
     pub(super) landings: u32,
     /// Time at which it counts as quiet, unless a request comes.
     quiet_at: Instant,
 }
 
-impl Connection {
+impl MountConnection {
     /// Heads go into a part of `heads` that is its own.
-    pub(super) fn new((export, index): (ExportId, usize), mounted: Mounted, heads: Buf) -> Self {
-        let Mounted { device, tree, mountpoint } = mounted;
+    pub(super) fn new((export, index): (ExportId, usize), mounted: NewMount, heads: Buf) -> Self {
+        let NewMount { device, tree, mountpoint } = mounted;
         let first = (index * READERS) as u32;
         let head = |number| heads.slice((first + number) * HEAD_STRIDE, HEAD_BYTES as u32);
         let readers =
-            (0..READERS as u32).map(|number| Reader { head: head(number), landing: None });
+            (0..READERS as u32).map(|number| DeviceReader { head: head(number), landing: None });
         Self {
             export,
             index,
@@ -87,7 +87,7 @@ impl Connection {
             tree,
             mountpoint,
             readers: readers.collect(),
-            state: State::Over,
+            state: MountState::Over,
             landings: 0,
             quiet_at: Instant::default(),
         }
@@ -95,14 +95,14 @@ impl Connection {
 
     /// Watches the device.
     pub(super) fn start(&mut self, core: &mut Core) {
-        self.state = State::Watching;
+        self.state = MountState::Watching;
         core.driver.start(self.token(WATCH, 0), Op::Readable { file: Arc::clone(&self.device) });
     }
 
     /// Begins to take requests, as the device is readable or at its end.
     pub(super) fn readable(&mut self, core: &Core) {
-        if self.state == State::Watching {
-            self.state = State::Taking;
+        if self.state == MountState::Watching {
+            self.state = MountState::Taking;
             self.quiet_at = core.now.plus_millis(QUIET_MILLIS);
         }
     }
@@ -110,7 +110,7 @@ impl Connection {
     /// Starts takings, nearly twice as many as there are requests in flight. A user of one request
     /// at a time needs one taking, and each further one would be woken for nothing.
     pub(super) fn arm(&mut self, core: &mut Core, under_way: usize) {
-        if self.state != State::Taking {
+        if self.state != MountState::Taking {
             return;
         }
         let most = (2 * under_way).saturating_sub(1).clamp(1, READERS);
@@ -141,8 +141,8 @@ impl Connection {
         core: &mut Core,
         number: usize,
         result: Result<u32, Errno>,
-    ) -> Option<(Request, Buf)> {
-        let Reader { head, landing } = &mut self.readers[number];
+    ) -> Option<(FuseRequest, Buf)> {
+        let DeviceReader { head, landing } = &mut self.readers[number];
         let head = *head;
         let landing = landing.take().expect("a taking has room to land");
         let request = match result {
@@ -157,19 +157,19 @@ impl Connection {
                         memory.bytes(landing.slice(0, len - first)),
                     )
                 };
-                Request::decode(first, rest)
+                FuseRequest::decode(first, rest)
             }
             // What was to be taken has been taken back.
             Err(Errno::NOENT | Errno::CANCELED) => None,
             Err(_) => {
-                self.state = State::Over;
+                self.state = MountState::Over;
                 None
             }
         };
         if request.is_none() {
             self.give_back(core, landing);
         }
-        if self.state == State::Ebbing && self.armed() == 0 {
+        if self.state == MountState::Ebbing && self.armed() == 0 {
             self.start(core);
         }
         request.map(|request| (request, landing))
@@ -188,19 +188,19 @@ impl Connection {
 
     /// Returns the time of the next check for quiet.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.state == State::Taking { Some(self.quiet_at) } else { None }
+        if self.state == MountState::Taking { Some(self.quiet_at) } else { None }
     }
 
     /// Gives takings up when nothing has come for a while.
     pub(super) fn tick(&mut self, core: &mut Core) {
-        if self.state != State::Taking || self.quiet_at > core.now {
+        if self.state != MountState::Taking || self.quiet_at > core.now {
             return;
         }
         if self.armed() == 0 {
             // All it may have is in use, or nothing came at all.
             return self.start(core);
         }
-        self.state = State::Ebbing;
+        self.state = MountState::Ebbing;
         self.cancel(core);
     }
 
@@ -212,7 +212,7 @@ impl Connection {
 
     /// Takes no more, unless it is started again.
     pub(super) fn close(&mut self, core: &mut Core) {
-        self.state = State::Over;
+        self.state = MountState::Over;
         core.driver.cancel(self.token(WATCH, 0));
         self.cancel(core);
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 
 use super::gate::{Gate, Turn};
-use super::tree::Ask;
+use super::tree::FileOperation;
 use crate::arena::Holder;
 use crate::engine::core::Core;
 use crate::token::{ExportId, JobRef, Owner};
@@ -26,7 +26,7 @@ pub(super) struct Asker {
 
 /// A job that is over, but for the memory that its answer is in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Finished {
+pub(super) struct FinishedJob {
     pub(super) job: usize,
     pub(super) asker: Asker,
     /// Buffer in which the request landed, no longer in use.
@@ -47,7 +47,7 @@ pub(super) enum Came {
 
 /// Step of a job. Its steps are done one after the other.
 #[derive(Debug)]
-enum Step {
+enum JobStep {
     /// A request without memory, or with the landed data.
     Request { op: Op, range: Range<u64>, buf: Buf },
     /// Read the blocks around a range.
@@ -57,16 +57,16 @@ enum Step {
 }
 
 #[derive(Debug)]
-struct Job {
+struct FuseJob {
     asker: Asker,
-    ask: Ask,
+    ask: FileOperation,
     /// Buffer in which the request landed, while it is in use.
     landing: Option<Buf>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<JobStep>,
     /// The first step is one that changes blocks, and writes them now.
     storing: bool,
     /// Blocks that are read, or written back.
-    pieces: Vec<Piece>,
+    pieces: Vec<JobPiece>,
     in_flight: u32,
     error: Option<RequestError>,
     /// Way in which it runs beside other writes, if it writes.
@@ -75,32 +75,32 @@ struct Job {
 
 /// Blocks that lie in memory.
 #[derive(Clone, Debug)]
-struct Piece {
+struct JobPiece {
     range: Range<u64>,
     buf: Buf,
     /// Index of the holder whose memory it is.
     holder: usize,
 }
 
-/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`Finished`], and is
+/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`FinishedJob`], and is
 /// [released](Self::release) when that was answered.
 ///
 /// A job may need memory for two requests at once, one more than a client is sure to get: so there
 /// are two holders. Jobs that wait for memory get it in the order in which they came, and only the
 /// first of them has some already; so there is always one that ends.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(super) struct FuseJobs {
     export: ExportId,
     block: u64,
     holders: [Holder; 2],
-    jobs: Slab<Job>,
+    jobs: Slab<FuseJob>,
     gate: Gate,
     /// Wait for memory, in this order.
     short: VecDeque<usize>,
-    finished: VecDeque<Finished>,
+    finished: VecDeque<FinishedJob>,
 }
 
-impl Jobs {
+impl FuseJobs {
     pub(super) fn new(export: ExportId, block_bytes: u32, holders: [Holder; 2]) -> Self {
         let block = u64::from(block_bytes);
         let jobs = Slab::default();
@@ -119,9 +119,15 @@ impl Jobs {
     }
 
     /// Begins a job. Data to be written are at the beginning of `landing`.
-    pub(super) fn begin(&mut self, core: &mut Core, asker: Asker, ask: Ask, landing: Option<Buf>) {
+    pub(super) fn begin(
+        &mut self,
+        core: &mut Core,
+        asker: Asker,
+        ask: FileOperation,
+        landing: Option<Buf>,
+    ) {
         let (steps, turn) = self.steps(&ask, landing);
-        let index = self.jobs.insert(Job {
+        let index = self.jobs.insert(FuseJob {
             asker,
             ask,
             landing,
@@ -137,38 +143,42 @@ impl Jobs {
         }
     }
 
-    fn steps(&self, ask: &Ask, landing: Option<Buf>) -> (VecDeque<Step>, Option<Turn>) {
+    fn steps(
+        &self,
+        ask: &FileOperation,
+        landing: Option<Buf>,
+    ) -> (VecDeque<JobStep>, Option<Turn>) {
         let whole = |op, range: &Range<u64>, buf| {
             let range = range.clone();
-            VecDeque::from([Step::Request { op, range, buf }])
+            VecDeque::from([JobStep::Request { op, range, buf }])
         };
         match ask {
-            Ask::Flush => (whole(Op::Flush, &(0..0), Buf::default()), None),
-            Ask::Read(range) => (VecDeque::from([Step::Read(range.clone())]), None),
-            Ask::Write { range, fua } => {
+            FileOperation::Flush => (whole(Op::Flush, &(0..0), Buf::default()), None),
+            FileOperation::Read(range) => (VecDeque::from([JobStep::Read(range.clone())]), None),
+            FileOperation::Write { range, fua } => {
                 let landed = landing.expect("a write has landed somewhere");
                 let data = landed.slice(0, (range.end - range.start) as u32);
                 if self.cover(range) == *range {
                     return (whole(Op::Write { fua: *fua }, range, data), Some(Turn::Together));
                 }
-                let patch = Step::Patch { range: range.clone(), from: Some(data), fua: *fua };
+                let patch = JobStep::Patch { range: range.clone(), from: Some(data), fua: *fua };
                 (VecDeque::from([patch]), Some(Turn::Alone))
             }
-            Ask::Zero { range, unmap } => {
+            FileOperation::Zero { range, unmap } => {
                 let inner =
                     range.start.next_multiple_of(self.block)..range.end - range.end % self.block;
                 let op = Op::WriteZeroes { fua: false, unmap: *unmap };
                 if inner == *range {
                     return (whole(op, range, Buf::default()), Some(Turn::Together));
                 }
-                let patch = |range| Step::Patch { range, from: None, fua: false };
+                let patch = |range| JobStep::Patch { range, from: None, fua: false };
                 let mut steps = VecDeque::new();
                 if inner.is_empty() {
                     steps.push_back(patch(range.clone()));
                 } else {
                     let edges = [range.start..inner.start, inner.end..range.end];
                     steps.extend(edges.into_iter().filter(|edge| !edge.is_empty()).map(patch));
-                    steps.push_back(Step::Request { op, range: inner, buf: Buf::default() });
+                    steps.push_back(JobStep::Request { op, range: inner, buf: Buf::default() });
                 }
                 (steps, Some(Turn::Alone))
             }
@@ -195,14 +205,14 @@ impl Jobs {
     }
 
     /// The next job that is over.
-    pub(super) fn next_finished(&mut self) -> Option<Finished> {
+    pub(super) fn next_finished(&mut self) -> Option<FinishedJob> {
         self.finished.pop_front()
     }
 
     /// Takes the next step of a job that has nothing under way.
     fn advance(&mut self, core: &mut Core, index: usize) {
         let Some(step) = self.jobs[index].steps.front() else { return self.finish(index) };
-        if let Step::Request { op, range, buf } = step {
+        if let JobStep::Request { op, range, buf } = step {
             let op = *op;
             let buf = *buf;
             let range = range.clone();
@@ -226,7 +236,7 @@ impl Jobs {
     fn take_memory(&mut self, core: &mut Core, index: usize) -> bool {
         let job = &self.jobs[index];
         let range = match job.steps.front() {
-            Some(Step::Read(range) | Step::Patch { range, .. }) => range,
+            Some(JobStep::Read(range) | JobStep::Patch { range, .. }) => range,
             _ => return true,
         };
         let cover = self.cover(range);
@@ -240,7 +250,7 @@ impl Jobs {
             let Some((holder, buf)) = found else { return false };
             let range = next..next + u64::from(len);
             next = range.end;
-            self.jobs[index].pieces.push(Piece { range, buf, holder });
+            self.jobs[index].pieces.push(JobPiece { range, buf, holder });
         }
         true
     }
@@ -249,7 +259,7 @@ impl Jobs {
     fn request_pieces(&mut self, core: &mut Core, index: usize) {
         let job = &self.jobs[index];
         let op = match job.steps.front() {
-            Some(Step::Patch { fua, .. }) if job.storing => Op::Write { fua: *fua },
+            Some(JobStep::Patch { fua, .. }) if job.storing => Op::Write { fua: *fua },
             _ => Op::Read,
         };
         for piece in job.pieces.clone() {
@@ -279,7 +289,7 @@ impl Jobs {
         if job.error.is_some() {
             return self.finish(index);
         }
-        if let Some(Step::Patch { range, from, .. }) = job.steps.front() {
+        if let Some(JobStep::Patch { range, from, .. }) = job.steps.front() {
             if !job.storing {
                 job.storing = true;
                 for piece in &job.pieces {
@@ -305,7 +315,7 @@ impl Jobs {
             None => Ok(job.came()),
         };
         let landing = job.landing.take();
-        self.finished.push_back(Finished { job: index, asker: job.asker, landing, result });
+        self.finished.push_back(FinishedJob { job: index, asker: job.asker, landing, result });
     }
 
     /// Removes a job once its answer was given, and releases the data read for it.
@@ -314,28 +324,30 @@ impl Jobs {
         self.release_pieces(core, &job.pieces);
     }
 
-    fn release_pieces(&mut self, core: &mut Core, pieces: &[Piece]) {
+    fn release_pieces(&mut self, core: &mut Core, pieces: &[JobPiece]) {
         for piece in pieces {
             core.arena.release(&mut self.holders[piece.holder], piece.buf);
         }
     }
 }
 
-impl Job {
+impl FuseJob {
     /// Returns the result of a job without errors.
     fn came(&self) -> Came {
         match &self.ask {
-            Ask::Read(range) => {
+            FileOperation::Read(range) => {
                 let parts = self.pieces.iter().map(|piece| piece.part(range));
                 Came::Data(parts.filter(|buf| buf.len > 0).collect())
             }
-            Ask::Write { range, .. } => Came::Written { len: (range.end - range.start) as u32 },
-            Ask::Flush | Ask::Zero { .. } => Came::Nothing,
+            FileOperation::Write { range, .. } => {
+                Came::Written { len: (range.end - range.start) as u32 }
+            }
+            FileOperation::Flush | FileOperation::Zero { .. } => Came::Nothing,
         }
     }
 }
 
-impl Piece {
+impl JobPiece {
     /// Returns the buffer of the part of a range that lies in it.
     fn part(&self, range: &Range<u64>) -> Buf {
         let start = range.start.clamp(self.range.start, self.range.end);
@@ -345,7 +357,7 @@ impl Piece {
 }
 
 /// Copies the bytes of a range into the blocks it touches: landed data, or zeroes.
-fn patch(core: &Core, piece: &Piece, range: &Range<u64>, from: Option<Buf>) {
+fn patch(core: &Core, piece: &JobPiece, range: &Range<u64>, from: Option<Buf>) {
     let to = piece.part(range);
     // SAFETY: the blocks were read for this job, which has no request under way.
     let bytes = unsafe { core.arena.memory().bytes_mut(to) };

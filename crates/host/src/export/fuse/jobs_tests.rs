@@ -8,8 +8,8 @@ use braid_array::status::Status;
 use braid_array::{Action, BlockMachine, Buf, Instant, Machine, MemberId, Op, Request};
 use braid_array::{RequestError, SECTOR_BYTES};
 
-use super::jobs::{Asker, Came, Jobs};
-use super::tree::Ask;
+use super::jobs::{Asker, Came, FuseJobs};
+use super::tree::FileOperation;
 use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::engine::core::Core;
@@ -69,7 +69,7 @@ impl BlockMachine for Taken {
 
 struct World {
     core: Core,
-    jobs: Jobs,
+    jobs: FuseJobs,
     machine: Taken,
     /// Content of the array.
     content: Vec<u8>,
@@ -96,7 +96,7 @@ impl World {
         let driver = Driver::threads(arena.memory()).unwrap();
         Self {
             core: Core::new(arena, driver, ScatteredRanges::default()),
-            jobs: Jobs::new(ExportId(0), block_bytes, holders),
+            jobs: FuseJobs::new(ExportId(0), block_bytes, holders),
             machine: Taken(Vec::new(), block_bytes),
             content: noise(1, SIZE as usize),
             bad: 0..0,
@@ -113,8 +113,8 @@ impl World {
         unsafe { self.core.arena.memory().bytes_mut(buf) }
     }
 
-    fn begin(&mut self, unique: u64, ask: Ask, data: &[u8]) {
-        let landing = matches!(ask, Ask::Write { .. }).then(|| {
+    fn begin(&mut self, unique: u64, ask: FileOperation, data: &[u8]) {
+        let landing = matches!(ask, FileOperation::Write { .. }).then(|| {
             let landing = self.core.arena.allocate_landing().expect("a place to land");
             self.bytes(landing)[..data.len()].copy_from_slice(data);
             landing
@@ -186,7 +186,7 @@ impl World {
         answers
     }
 
-    fn run_one(&mut self, ask: Ask, data: &[u8]) -> Result<Vec<u8>, RequestError> {
+    fn run_one(&mut self, ask: FileOperation, data: &[u8]) -> Result<Vec<u8>, RequestError> {
         self.begin(1, ask, data);
         self.run().pop().expect("an answer").1
     }
@@ -220,15 +220,15 @@ fn every_range_is_read_written_and_zeroed_as_in_a_plain_file() {
         let bytes = range.start as usize..range.end as usize;
         if bytes.len() <= 1 << 20 {
             let data = noise(seed, bytes.len());
-            let ask = Ask::Write { range: range.clone(), fua: false };
+            let ask = FileOperation::Write { range: range.clone(), fua: false };
             assert_eq!(world.run_one(ask, &data), Ok(Vec::new()));
             expected[bytes.clone()].copy_from_slice(&data);
-            let found = world.run_one(Ask::Read(range.clone()), &[]).unwrap();
+            let found = world.run_one(FileOperation::Read(range.clone()), &[]).unwrap();
             assert!(found == data, "{range:?}");
         }
         assert!(world.content == expected, "{range:?} was not written alone");
         if seed % 3 == 0 {
-            world.run_one(Ask::Zero { range: range.clone(), unmap: true }, &[]).unwrap();
+            world.run_one(FileOperation::Zero { range: range.clone(), unmap: true }, &[]).unwrap();
             expected[bytes].fill(0);
             assert!(world.content == expected, "{range:?} was not zeroed alone");
         }
@@ -242,7 +242,7 @@ fn long_writes_are_cut_where_such_blocks_begin() {
     let mut world = World::with_blocks(8 << 20, 512);
     for start in [7, 512, 3585, 4095] {
         world.written.clear();
-        let ask = Ask::Write { range: start..start + (1 << 20), fua: false };
+        let ask = FileOperation::Write { range: start..start + (1 << 20), fua: false };
         world.run_one(ask, &noise(start, 1 << 20)).unwrap();
         let first = start - start % 512;
         let cut = |at: &u64| *at != first && !at.is_multiple_of(4096);
@@ -254,7 +254,7 @@ fn long_writes_are_cut_where_such_blocks_begin() {
 #[test]
 fn whole_blocks_are_one_request_without_a_copy() {
     let mut world = World::new(8 << 20);
-    let ask = Ask::Write { range: 4096..4096 + (1 << 20), fua: true };
+    let ask = FileOperation::Write { range: 4096..4096 + (1 << 20), fua: true };
     world.begin(1, ask, &noise(3, 1 << 20));
     world.core.submit(&mut world.machine);
     let request = world.machine.0[0];
@@ -262,8 +262,8 @@ fn whole_blocks_are_one_request_without_a_copy() {
     assert!(world.core.arena.landings().contains(&request.buf.offset));
     world.run();
     assert_eq!(world.requests, 1);
-    world.run_one(Ask::Zero { range: 8192..SIZE, unmap: false }, &[]).unwrap();
-    world.run_one(Ask::Read(4096..8192), &[]).unwrap();
+    world.run_one(FileOperation::Zero { range: 8192..SIZE, unmap: false }, &[]).unwrap();
+    world.run_one(FileOperation::Read(4096..8192), &[]).unwrap();
     assert_eq!(world.requests, 3);
 }
 
@@ -284,7 +284,7 @@ fn parts_of_a_block_do_not_undo_each_other() {
             if len == 8192 {
                 world.run();
             }
-            world.begin(part, Ask::Write { range, fua: false }, &data);
+            world.begin(part, FileOperation::Write { range, fua: false }, &data);
             if len == 8192 {
                 world.run();
             }
@@ -304,7 +304,7 @@ fn there_is_always_one_that_ends_however_little_memory_there_is() {
         let start = unique % 7 * 4096 + 1;
         let long = unique % 3 > 0;
         let range = start..start + if long { 1 << 20 } else { 100 };
-        world.begin(unique, Ask::Read(range), &[]);
+        world.begin(unique, FileOperation::Read(range), &[]);
     }
     let answers = world.run();
     assert_eq!(answers.len(), 40);
@@ -320,14 +320,14 @@ fn what_cannot_be_read_is_an_error_and_others_go_on() {
     let mut world = World::new(8 << 20);
     world.bad = 4096..8192;
     let before = world.content.clone();
-    assert_eq!(world.run_one(Ask::Read(5000..5001), &[]), Err(RequestError::Medium));
-    let part = Ask::Write { range: 4097..4100, fua: false };
+    assert_eq!(world.run_one(FileOperation::Read(5000..5001), &[]), Err(RequestError::Medium));
+    let part = FileOperation::Write { range: 4097..4100, fua: false };
     assert_eq!(world.run_one(part, &[1; 3]), Err(RequestError::Medium));
-    let edge = Ask::Zero { range: 5000..20_000, unmap: true };
+    let edge = FileOperation::Zero { range: 5000..20_000, unmap: true };
     assert_eq!(world.run_one(edge, &[]), Err(RequestError::Medium));
     assert!(world.content == before, "a write that failed has changed something");
-    let part = Ask::Write { range: 1..2, fua: false };
+    let part = FileOperation::Write { range: 1..2, fua: false };
     assert_eq!(world.run_one(part, &[9]), Ok(Vec::new()), "the turn was not given back");
     assert_eq!(world.content[1], 9);
-    assert_eq!(world.run_one(Ask::Flush, &[]), Ok(Vec::new()));
+    assert_eq!(world.run_one(FileOperation::Flush, &[]), Ok(Vec::new()));
 }

@@ -44,13 +44,13 @@ mod tree;
 pub use attach::{attach, resume};
 pub(crate) use connection::MAX_MOUNTS;
 pub(crate) use error::MountError;
-pub(crate) use mount_table::{MountTable, Mounted};
-pub(crate) use server::Server;
-pub use tree::{Ask, Outcome, Parts, Tree};
+pub(crate) use mount_table::{MountTable, NewMount};
+pub(crate) use server::FuseServer;
+pub use tree::{FileOperation, FileOutcome, PartFiles, Tree};
 
 /// Settings of a mount.
 #[derive(Debug)]
-pub(crate) struct Setup<'a> {
+pub(crate) struct MountSetup<'a> {
     /// Name of the file.
     pub(crate) name: &'a str,
     /// An empty directory.
@@ -60,7 +60,7 @@ pub(crate) struct Setup<'a> {
     /// Requests are multiples of this.
     pub(crate) block_bytes: u32,
     /// Files that lie on the array.
-    pub(crate) parts: Parts,
+    pub(crate) parts: PartFiles,
     /// Refuse to open for writing.
     pub(crate) read_only: bool,
     /// Users that may open the file.
@@ -68,7 +68,7 @@ pub(crate) struct Setup<'a> {
 }
 
 /// A mounted array on the mounting side, until it is unmounted or detached, which a drop does. The
-/// engine has the [`Mounted`] that it serves.
+/// engine has the [`NewMount`] that it serves.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
@@ -81,7 +81,7 @@ pub(crate) struct Mount {
 ///
 /// # Errors
 /// [`MountError`], a line for people.
-pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
+pub(crate) fn mount(setup: &MountSetup<'_>) -> Result<(Mount, NewMount), MountError> {
     let access = setup.access;
     let found = inherited(setup.mountpoint);
     let inherited = found.is_some();
@@ -95,7 +95,7 @@ pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only);
     let mut tree = tree.open_to(access);
     tree.set_parts(setup.parts.clone());
-    let mounted = Mounted { device, tree, mountpoint: mountpoint.clone() };
+    let mounted = NewMount { device, tree, mountpoint: mountpoint.clone() };
     Ok((Mount { mountpoint, stands: true, inherited }, mounted))
 }
 

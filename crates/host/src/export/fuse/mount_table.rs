@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 
-use super::tree::{Parts, Tree};
+use super::tree::{PartFiles, Tree};
 use crate::mailbox::Mailbox;
 
 /// Time in which requests of a mount that is removed have to be answered.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A mount that the engine is to serve.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+pub(crate) struct NewMount {
     /// Device of the mount.
     pub(super) device: OwnedFd,
     /// File system that it shows.
@@ -30,9 +30,9 @@ pub(crate) struct Mounted {
 #[derive(Debug)]
 pub(super) enum MountCommand {
     /// Serve a mount, under a number that no other has.
-    Add { number: usize, mounted: Mounted },
+    Add { number: usize, mounted: NewMount },
     /// Show the parts of its file. `shown` is signalled once they are visible.
-    Show { number: usize, parts: Parts, shown: SyncSender<()> },
+    Show { number: usize, parts: PartFiles, shown: SyncSender<()> },
     /// Stop serving it. `gone` is signalled when nothing of it is left.
     Remove { number: usize, gone: SyncSender<()> },
 }
@@ -57,14 +57,14 @@ impl MountTable {
 
     /// Queues a mount to be served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no
     /// other has.
-    pub(crate) fn add(&self, number: usize, mounted: Mounted) {
+    pub(crate) fn add(&self, number: usize, mounted: NewMount) {
         // A server that is gone serves nothing.
         let _ = self.mailbox.send(MountCommand::Add { number, mounted });
     }
 
     /// Makes a mount show the parts of its file. The parts are visible when this returns, unless
     /// the engine does not answer.
-    pub(crate) fn show(&self, number: usize, parts: Parts) {
+    pub(crate) fn show(&self, number: usize, parts: PartFiles) {
         let _ = self.mailbox.ask(PATIENCE, |shown| MountCommand::Show { number, parts, shown });
     }
 

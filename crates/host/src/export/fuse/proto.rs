@@ -108,7 +108,7 @@ const NOTIFY_RESEND: i32 = 7;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct FuseRequest {
     /// Its name, for the answer.
     pub unique: u64,
     /// The inode it is about.
@@ -200,7 +200,7 @@ pub enum Operation {
     Other,
 }
 
-impl Request {
+impl FuseRequest {
     /// The request that lies in two parts: its first [`HEAD_BYTES`], then the rest. `None` when
     /// that has no header, or one of something else.
     #[must_use]
@@ -320,7 +320,7 @@ pub struct Attributes {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum FuseAnswer {
     /// Refused or failed.
     Error(Errno),
     /// Done.
@@ -359,7 +359,7 @@ pub enum Answer {
     FileSystem,
 }
 
-impl Answer {
+impl FuseAnswer {
     /// The answer to the first of all requests. `None` when there is no common protocol.
     #[must_use]
     pub fn to_init(version: (u32, u32), readahead: u32, flags: u64) -> Option<Self> {

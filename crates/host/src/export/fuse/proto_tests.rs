@@ -4,8 +4,8 @@
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::proto::{Answer, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, Request, resend};
-use super::tree::{Ask, Outcome, Tree};
+use super::proto::{FuseAnswer, FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, resend};
+use super::tree::{FileOperation, FileOutcome, Tree};
 
 const SIZE: u64 = 1 << 20;
 const FILE: u64 = 2;
@@ -21,9 +21,9 @@ fn message(code: u32, node: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Request> {
+fn decode(bytes: &[u8]) -> Option<FuseRequest> {
     let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
-    Request::decode(head, rest)
+    FuseRequest::decode(head, rest)
 }
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -45,12 +45,12 @@ fn tree(read_only: bool) -> Tree {
     Tree::new(vec![("a0".into(), SIZE)], read_only)
 }
 
-fn take(tree: &Tree, code: u32, node: u64, body: &[u8]) -> Outcome {
+fn take(tree: &Tree, code: u32, node: u64, body: &[u8]) -> FileOutcome {
     tree.take(&decode(&message(code, node, body)).unwrap())
 }
 
-fn refused(errno: Errno) -> Outcome {
-    Outcome::Answer(Answer::Error(errno))
+fn refused(errno: Errno) -> FileOutcome {
+    FileOutcome::Answer(FuseAnswer::Error(errno))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn kernel_and_program_agree_on_what_both_know() {
     body.resize(64, 0);
     let Operation::Init { version, readahead, flags } = operation(26, &body) else { panic!() };
     assert_eq!((version, readahead, flags), ((7, 45), u32::MAX, u64::MAX));
-    let answer = Answer::to_init(version, 4096, flags).unwrap();
+    let answer = FuseAnswer::to_init(version, 4096, flags).unwrap();
     let mut out = Vec::new();
     answer.encode(7, &mut out);
     assert_eq!(out.len(), 80);
@@ -107,37 +107,37 @@ fn kernel_and_program_agree_on_what_both_know() {
     body[12..16].copy_from_slice(&(!(1u32 << 30)).to_ne_bytes());
     let Operation::Init { flags, .. } = operation(26, &body) else { panic!() };
     assert_eq!(flags >> 30, 2);
-    assert_eq!(Answer::to_init((7, 22), 0, 0), None);
-    assert_eq!(Answer::to_init((8, 0), 0, 0), None);
+    assert_eq!(FuseAnswer::to_init((7, 22), 0, 0), None);
+    assert_eq!(FuseAnswer::to_init((8, 0), 0, 0), None);
 }
 
 #[test]
 fn answers_are_as_long_as_they_say() {
     let attributes = match take(&tree(false), 3, FILE, &[0; 16]) {
-        Outcome::Answer(Answer::Attributes(attributes)) => attributes,
+        FileOutcome::Answer(FuseAnswer::Attributes(attributes)) => attributes,
         other => panic!("{other:?}"),
     };
     assert_eq!((attributes.size, attributes.mode, attributes.links), (SIZE, 0o100_600, 1));
     for (answer, len) in [
-        (Answer::Done, 16),
-        (Answer::Error(Errno::IO), 16),
-        (Answer::Found(attributes), 16 + 128),
-        (Answer::Attributes(attributes), 16 + 104),
-        (Answer::Opened { flags: 1 }, 32),
-        (Answer::Written { len: 9 }, 24),
-        (Answer::FileSystem, 96),
-        (Answer::Names(vec![1; 40]), 56),
+        (FuseAnswer::Done, 16),
+        (FuseAnswer::Error(Errno::IO), 16),
+        (FuseAnswer::Found(attributes), 16 + 128),
+        (FuseAnswer::Attributes(attributes), 16 + 104),
+        (FuseAnswer::Opened { flags: 1 }, 32),
+        (FuseAnswer::Written { len: 9 }, 24),
+        (FuseAnswer::FileSystem, 96),
+        (FuseAnswer::Names(vec![1; 40]), 56),
     ] {
         let mut out = vec![0xee];
         answer.encode(u64::MAX, &mut out);
         assert_eq!(out.len(), 1 + len, "{answer:?}");
         assert_eq!(out[1..5], (len as u32).to_ne_bytes());
-        let error = if answer == Answer::Error(Errno::IO) { -5i32 } else { 0 };
+        let error = if answer == FuseAnswer::Error(Errno::IO) { -5i32 } else { 0 };
         assert_eq!(out[5..9], error.to_ne_bytes());
         assert_eq!(out[9..17], u64::MAX.to_ne_bytes());
     }
     let mut out = Vec::new();
-    Answer::Data { len: 4096 }.encode(1, &mut out);
+    FuseAnswer::Data { len: 4096 }.encode(1, &mut out);
     assert_eq!((out.len(), &out[..4]), (16, &4112u32.to_ne_bytes()[..]), "the data follow");
     assert_eq!(resend(), words(&[pair(16, 7), 0]));
 }
@@ -174,9 +174,9 @@ fn what_does_not_fit_its_length_is_no_request() {
 fn ranges_are_cut_to_the_file_whatever_they_are() {
     let tree = tree(false);
     let read = |offset, len| take(&tree, 15, FILE, &words(&[1, offset, pair(len, 0), 0, 0]));
-    let file = |ask| Outcome::Ask { file: 0, ask };
-    let nothing = Outcome::Answer(Answer::Data { len: 0 });
-    assert_eq!(read(SIZE - 1, 4096), file(Ask::Read(SIZE - 1..SIZE)));
+    let file = |ask| FileOutcome::Ask { file: 0, ask };
+    let nothing = FileOutcome::Answer(FuseAnswer::Data { len: 0 });
+    assert_eq!(read(SIZE - 1, 4096), file(FileOperation::Read(SIZE - 1..SIZE)));
     assert_eq!(read(SIZE, 4096), nothing);
     assert_eq!(read(u64::MAX, MAX_TRANSFER_BYTES), nothing);
     let write = |offset, len: u32, flags| {
@@ -184,19 +184,19 @@ fn ranges_are_cut_to_the_file_whatever_they_are() {
         body.resize(40 + len as usize, 1);
         take(&tree, 16, FILE, &body)
     };
-    let part = Ask::Write { range: SIZE - 2..SIZE, fua: false };
+    let part = FileOperation::Write { range: SIZE - 2..SIZE, fua: false };
     assert_eq!(write(SIZE - 2, 9, 0), file(part));
     assert_eq!(write(u64::MAX, 9, 0), refused(Errno::NOSPC));
-    assert_eq!(write(SIZE, 0, 0), Outcome::Answer(Answer::Written { len: 0 }));
+    assert_eq!(write(SIZE, 0, 0), FileOutcome::Answer(FuseAnswer::Written { len: 0 }));
     for flags in [0o10_000, 0o4_010_000] {
-        assert_eq!(write(0, 1, flags), file(Ask::Write { range: 0..1, fua: true }));
+        assert_eq!(write(0, 1, flags), file(FileOperation::Write { range: 0..1, fua: true }));
     }
     let allocate =
         |offset, len, mode| take(&tree, 43, FILE, &words(&[1, offset, len, pair(mode, 0)]));
     let punch = (FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE).bits();
-    let whole = Ask::Zero { range: 0..SIZE, unmap: true };
+    let whole = FileOperation::Zero { range: 0..SIZE, unmap: true };
     assert_eq!(allocate(0, u64::MAX, punch), file(whole));
-    assert_eq!(allocate(u64::MAX, u64::MAX, punch), Outcome::Answer(Answer::Done));
+    assert_eq!(allocate(u64::MAX, u64::MAX, punch), FileOutcome::Answer(FuseAnswer::Done));
     let zero = FallocateFlags::ZERO_RANGE.bits();
     assert_eq!(allocate(1, u64::MAX, zero), refused(Errno::FBIG));
     assert_eq!(allocate(0, SIZE, u32::MAX), refused(Errno::OPNOTSUPP));
@@ -213,7 +213,8 @@ fn a_read_only_file_takes_no_changes() {
     }
     let zero = FallocateFlags::ZERO_RANGE.bits();
     assert_eq!(take(&tree, 43, FILE, &words(&[1, 0, 4096, pair(zero, 0)])), refused(Errno::ROFS));
-    let Outcome::Answer(Answer::Attributes(attributes)) = take(&tree, 3, FILE, &[0; 16]) else {
+    let FileOutcome::Answer(FuseAnswer::Attributes(attributes)) = take(&tree, 3, FILE, &[0; 16])
+    else {
         panic!()
     };
     assert_eq!(attributes.mode & 0o777, 0o400);
@@ -223,7 +224,7 @@ fn a_read_only_file_takes_no_changes() {
 fn names_come_as_far_as_there_is_room() {
     let tree = tree(false);
     let names = |offset, len| match take(&tree, 28, 1, &words(&[1, offset, pair(len, 0), 0, 0])) {
-        Outcome::Answer(Answer::Names(names)) => names,
+        FileOutcome::Answer(FuseAnswer::Names(names)) => names,
         other => panic!("{other:?}"),
     };
     let all = names(0, 4096);

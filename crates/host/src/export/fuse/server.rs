@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use braid_array::{Buf, Instant, Request, RequestError};
 use rustix::io::Errno;
 
-use super::connection::{Connection, MAX_MOUNTS, READER, READERS, WATCH};
-use super::jobs::{Asker, Came, Finished, Jobs};
+use super::connection::{MAX_MOUNTS, MountConnection, READER, READERS, WATCH};
+use super::jobs::{Asker, Came, FinishedJob, FuseJobs};
 use super::mount_table::{MountCommand, MountTable};
-use super::proto::Answer;
-use super::tree::{Ask, Outcome};
-use crate::driver::{Completion, Op, Outgoing};
+use super::proto::FuseAnswer;
+use super::tree::{FileOperation, FileOutcome};
+use crate::driver::{Completion, Op, OutgoingBytes};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::handover::Handover;
@@ -34,27 +34,27 @@ const MAX_SPARES: usize = 64;
 /// The mounts of an array, changed by the [`MountTable`]. The engine calls it as an [`Export`],
 /// from `start` to `close`. The devices close with this.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct FuseServer {
     id: ExportId,
     block_bytes: u32,
     says: Receiver<MountCommand>,
     wake: Arc<OwnedFd>,
     /// Mounts by number.
-    mounts: Vec<Option<Connection>>,
+    mounts: Vec<Option<MountConnection>>,
     /// Mounts that go, each with the channel to report when it is gone.
     leaving: Vec<(usize, SyncSender<()>)>,
     /// Buffer for the heads of requests, and the jobs that these become, from the start on.
     heads: Buf,
-    jobs: Option<Jobs>,
+    jobs: Option<FuseJobs>,
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from answer to answer")]
-    spares: Vec<Box<Outgoing>>,
+    spares: Vec<Box<OutgoingBytes>>,
     /// Set while no requests are taken.
     held: bool,
     closing: bool,
 }
 
-impl Server {
+impl FuseServer {
     /// Creates the server for an array with blocks of so many bytes, and the mount table by which
     /// it gets mounts.
     ///
@@ -90,7 +90,7 @@ impl Server {
         while let Ok(say) = self.says.try_recv() {
             match say {
                 MountCommand::Add { number, mounted } => {
-                    let mut mount = Connection::new((self.id, number), mounted, self.heads);
+                    let mut mount = MountConnection::new((self.id, number), mounted, self.heads);
                     mount.start(core);
                     self.mounts[number] = Some(mount);
                 }
@@ -120,7 +120,7 @@ impl Server {
 
     /// Returns whether nothing of a mount is in flight.
     fn is_over(&self, core: &Core, number: usize) -> bool {
-        let idle = self.mounts[number].as_ref().is_none_or(Connection::is_idle);
+        let idle = self.mounts[number].as_ref().is_none_or(MountConnection::is_idle);
         let asked = self.jobs.as_ref().is_some_and(|jobs| jobs.serve(number));
         let is_its = |token: &Token| match *token {
             Token::Export(id, ExportToken { kind, index }) if id == self.id => match kind {
@@ -133,7 +133,7 @@ impl Server {
         idle && !asked && !core.driver.is_under_way(is_its)
     }
 
-    fn mount(&mut self, number: usize) -> &mut Connection {
+    fn mount(&mut self, number: usize) -> &mut MountConnection {
         self.mounts[number].as_mut().expect("a mount stays for what is under way")
     }
 
@@ -143,18 +143,18 @@ impl Server {
         let connection = self.mount(mount);
         let Some((message, landing)) = connection.took(core, number, result) else { return };
         let outcome = connection.tree.take(&message);
-        let writes = matches!(outcome, Outcome::Ask { ask: Ask::Write { .. }, .. });
+        let writes = matches!(outcome, FileOutcome::Ask { ask: FileOperation::Write { .. }, .. });
         if closing || !writes {
             connection.give_back(core, landing);
         }
         let asker = Asker { mount, unique: message.unique };
         match outcome {
-            Outcome::Nothing => {}
-            Outcome::Answer(answer) => self.answer(core, asker, &answer),
-            Outcome::Ask { .. } if self.closing => {
-                self.answer(core, asker, &Answer::Error(Errno::IO));
+            FileOutcome::Nothing => {}
+            FileOutcome::Answer(answer) => self.answer(core, asker, &answer),
+            FileOutcome::Ask { .. } if self.closing => {
+                self.answer(core, asker, &FuseAnswer::Error(Errno::IO));
             }
-            Outcome::Ask { ask, .. } => {
+            FileOutcome::Ask { ask, .. } => {
                 let landing = if writes { Some(landing) } else { None };
                 self.jobs.as_mut().expect("it has started").begin(core, asker, ask, landing);
             }
@@ -162,26 +162,26 @@ impl Server {
     }
 
     /// Answers a request that needs no job.
-    fn answer(&mut self, core: &mut Core, asker: Asker, answer: &Answer) {
+    fn answer(&mut self, core: &mut Core, asker: Asker, answer: &FuseAnswer) {
         let message = self.message(asker, answer);
         let token = ExportToken { kind: ANSWER, index: asker.mount };
         self.give(core, asker.mount, token, message);
     }
 
     /// Answers with the result of a job. A read's data are sent from where they were read to.
-    fn answer_job(&mut self, core: &mut Core, finished: Finished) {
-        let Finished { job, asker, landing, result } = finished;
+    fn answer_job(&mut self, core: &mut Core, finished: FinishedJob) {
+        let FinishedJob { job, asker, landing, result } = finished;
         if let Some(landing) = landing {
             self.mount(asker.mount).give_back(core, landing);
         }
         let mut data = Vec::new();
         let answer = match result {
-            Err(error) => Answer::Error(errno(error)),
-            Ok(Came::Nothing) => Answer::Done,
-            Ok(Came::Written { len }) => Answer::Written { len },
+            Err(error) => FuseAnswer::Error(errno(error)),
+            Ok(Came::Nothing) => FuseAnswer::Done,
+            Ok(Came::Written { len }) => FuseAnswer::Written { len },
             Ok(Came::Data(bufs)) => {
                 data = bufs;
-                Answer::Data { len: data.iter().map(|buf| buf.len).sum() }
+                FuseAnswer::Data { len: data.iter().map(|buf| buf.len).sum() }
             }
         };
         let mut message = self.message(asker, &answer);
@@ -189,20 +189,26 @@ impl Server {
         self.give(core, asker.mount, ExportToken { kind: REPLY, index: job }, message);
     }
 
-    fn message(&mut self, asker: Asker, answer: &Answer) -> Box<Outgoing> {
+    fn message(&mut self, asker: Asker, answer: &FuseAnswer) -> Box<OutgoingBytes> {
         let mut message = self.spares.pop().unwrap_or_default();
         answer.encode(asker.unique, &mut message.bytes);
         message
     }
 
-    fn give(&mut self, core: &mut Core, mount: usize, token: ExportToken, message: Box<Outgoing>) {
+    fn give(
+        &mut self,
+        core: &mut Core,
+        mount: usize,
+        token: ExportToken,
+        message: Box<OutgoingBytes>,
+    ) {
         let device = Arc::clone(&self.mount(mount).device);
         core.driver.start(Token::Export(self.id, token), Op::Give { device, message });
     }
 
     /// Ends an answer, and keeps its memory for the next. The kernel may have dropped the answer if
     /// its request was given up.
-    fn given(&mut self, message: Option<Box<Outgoing>>) {
+    fn given(&mut self, message: Option<Box<OutgoingBytes>>) {
         let Some(mut message) = message else { return };
         message.clear();
         if self.spares.len() < MAX_SPARES {
@@ -211,13 +217,13 @@ impl Server {
     }
 }
 
-impl Export for Server {
+impl Export for FuseServer {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
         let none = "an arena has room for what mounts have";
         self.heads = core.arena.allocate_input().expect(none);
         let holders = [(); 2].map(|()| core.arena.admit().expect(none));
-        self.jobs = Some(Jobs::new(id, self.block_bytes, holders));
+        self.jobs = Some(FuseJobs::new(id, self.block_bytes, holders));
         self.hear(core);
     }
 
@@ -249,14 +255,14 @@ impl Export for Server {
     fn work(&mut self, core: &mut Core) {
         let Some(jobs) = &mut self.jobs else { return };
         jobs.work(core);
-        while let Some(finished) = self.jobs.as_mut().and_then(Jobs::next_finished) {
+        while let Some(finished) = self.jobs.as_mut().and_then(FuseJobs::next_finished) {
             self.answer_job(core, finished);
         }
     }
 
     /// Takes more, after the answers.
     fn flush(&mut self, core: &mut Core) {
-        let under_way = self.jobs.as_ref().map_or(0, Jobs::len);
+        let under_way = self.jobs.as_ref().map_or(0, FuseJobs::len);
         if under_way < MAX_JOBS {
             self.mounts.iter_mut().flatten().for_each(|mount| mount.arm(core, under_way));
         }
@@ -264,7 +270,7 @@ impl Export for Server {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.mounts.iter().flatten().filter_map(Connection::deadline).min()
+        self.mounts.iter().flatten().filter_map(MountConnection::deadline).min()
     }
 
     fn tick(&mut self, core: &mut Core) {

@@ -63,7 +63,7 @@ fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     let machine = AnyMachine::Block(Box::new(machine.block_bytes(4096).told(told)));
     let mut engine = Engine::new(machine, Vec::new(), arena).unwrap();
     let (mount, mounted) = mount_at(dir.path(), size, read_only).unwrap();
-    let (server, mount_table) = Server::new(4096).unwrap();
+    let (server, mount_table) = FuseServer::new(4096).unwrap();
     mount_table.add(0, mounted);
     engine.add_export(Box::new(server));
     let served = Served::start(engine, threads);
@@ -78,12 +78,12 @@ fn mount_at(
     mountpoint: &Path,
     size: usize,
     read_only: bool,
-) -> Result<(Mount, mount_table::Mounted), MountError> {
+) -> Result<(Mount, mount_table::NewMount), MountError> {
     let size_bytes = size as u64;
     let access = &Access::default();
-    let parts = Parts::default();
+    let parts = PartFiles::default();
     let name = "a0";
-    mount(&Setup { name, mountpoint, size_bytes, block_bytes: 4096, parts, read_only, access })
+    mount(&MountSetup { name, mountpoint, size_bytes, block_bytes: 4096, parts, read_only, access })
 }
 
 impl Mounted {
@@ -430,9 +430,9 @@ fn serves_a_device() {
     }
     let size = 8 * MIB as u64;
     let mut engine = mirror(&dir, 1, size, REQUEST_BYTES);
-    let (server, mount_table) = Server::new(512).unwrap();
+    let (server, mount_table) = FuseServer::new(512).unwrap();
     let tree = Tree::new(vec![("a0".into(), size)], false);
-    mount_table.add(0, mount_table::Mounted { device, tree, mountpoint: PathBuf::new() });
+    mount_table.add(0, mount_table::NewMount { device, tree, mountpoint: PathBuf::new() });
     engine.add_export(Box::new(server));
     engine.run().unwrap();
 }

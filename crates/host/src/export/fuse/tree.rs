@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use super::proto::{Answer, Attributes, Operation, Request, open, put_name};
+use super::proto::{Attributes, FuseAnswer, FuseRequest, Operation, open, put_name};
 use crate::access::Access;
 
 /// The inode of the directory.
@@ -24,15 +24,15 @@ const WRITE: u32 = 0o222;
 
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FileOutcome {
     /// This is the answer.
-    Answer(Answer),
+    Answer(FuseAnswer),
     /// The content of a file is asked.
     Ask {
         /// Index of the file.
         file: usize,
         /// Operation on it.
-        ask: Ask,
+        ask: FileOperation,
     },
     /// No answer is wanted.
     Nothing,
@@ -41,7 +41,7 @@ pub enum Outcome {
 /// Operation on the content of a file. Ranges, in bytes, lie within the file and are not empty.
 /// Ranges of a part are places in the first file, within that part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum FileOperation {
     /// Read.
     Read(Range<u64>),
     /// Write the first of the data that came with the request, durably with `fua`.
@@ -62,7 +62,7 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl FileOperation {
     /// Moves its ranges by so many bytes.
     fn after(self, bytes: u64) -> Self {
         let moved = |range: Range<u64>| range.start + bytes..range.end + bytes;
@@ -78,7 +78,7 @@ impl Ask {
 /// Parts of the first file, as files in a second directory. Without files there is no such
 /// directory.
 #[derive(Clone, Debug, Default)]
-pub struct Parts {
+pub struct PartFiles {
     /// Name of the directory.
     pub name: String,
     /// Their names, and their places in the first file, in which ranges of them are asked for.
@@ -90,7 +90,7 @@ pub struct Parts {
 pub struct Tree {
     /// Names and sizes.
     files: Vec<(String, u64)>,
-    parts: Parts,
+    parts: PartFiles,
     read_only: bool,
     mode: u32,
     owner: (u32, u32),
@@ -103,7 +103,7 @@ impl Tree {
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
         let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let parts = Parts::default();
+        let parts = PartFiles::default();
         let tree = Self { files, parts, read_only, mode: 0, owner: (0, 0), made_s };
         tree.open_to(&Access::default())
     }
@@ -117,7 +117,7 @@ impl Tree {
     }
 
     /// Sets the parts of the first file.
-    pub(crate) fn set_parts(&mut self, parts: Parts) {
+    pub(crate) fn set_parts(&mut self, parts: PartFiles) {
         self.parts = parts;
     }
 
@@ -170,76 +170,78 @@ impl Tree {
 
     /// Returns the outcome of a request.
     #[must_use]
-    pub fn take(&self, request: &Request) -> Outcome {
+    pub fn take(&self, request: &FuseRequest) -> FileOutcome {
         let node = request.node;
         let answer = match &request.operation {
-            Operation::Unanswered => return Outcome::Nothing,
+            Operation::Unanswered => return FileOutcome::Nothing,
             Operation::Read { .. }
             | Operation::Write { .. }
             | Operation::Sync
             | Operation::Allocate { .. } => return self.content(node, &request.operation),
             Operation::Lookup { name } => self.lookup(node, name),
             Operation::Attributes => match self.attributes(node) {
-                Some(attributes) => Answer::Attributes(attributes),
-                None => Answer::Error(Errno::NOENT),
+                Some(attributes) => FuseAnswer::Attributes(attributes),
+                None => FuseAnswer::Error(Errno::NOENT),
             },
             Operation::Change { access, size } => self.change(node, *access, *size),
             Operation::Open { flags } => self.open(node, *flags),
-            Operation::OpenDirectory => Answer::Opened { flags: 0 },
+            Operation::OpenDirectory => FuseAnswer::Opened { flags: 0 },
             Operation::ReadDirectory { offset, len } => self.names(node, *offset, *len),
-            Operation::FileSystem => Answer::FileSystem,
-            Operation::Nothing => Answer::Done,
+            Operation::FileSystem => FuseAnswer::FileSystem,
+            Operation::Nothing => FuseAnswer::Done,
             // The array goes on under its name: nothing is taken away, moved or added.
-            Operation::Name => Answer::Error(Errno::PERM),
-            Operation::Rename => Answer::Error(Errno::BUSY),
-            Operation::Malformed => Answer::Error(Errno::INVAL),
+            Operation::Name => FuseAnswer::Error(Errno::PERM),
+            Operation::Rename => FuseAnswer::Error(Errno::BUSY),
+            Operation::Malformed => FuseAnswer::Error(Errno::INVAL),
             // It is agreed upon before anything else is asked.
-            Operation::Init { .. } => Answer::Error(Errno::PROTO),
+            Operation::Init { .. } => FuseAnswer::Error(Errno::PROTO),
             // The kernel does not ask again.
-            Operation::Other => Answer::Error(Errno::NOSYS),
+            Operation::Other => FuseAnswer::Error(Errno::NOSYS),
         };
-        Outcome::Answer(answer)
+        FileOutcome::Answer(answer)
     }
 
-    fn lookup(&self, node: u64, name: &[u8]) -> Answer {
+    fn lookup(&self, node: u64, name: &[u8]) -> FuseAnswer {
         if !self.is_directory(node) {
-            return Answer::Error(Errno::NOENT);
+            return FuseAnswer::Error(Errno::NOENT);
         }
         let entries = self.entries(node);
         let known = entries.into_iter().find(|(_, known)| known.as_bytes() == name);
         match known.and_then(|(node, _)| self.attributes(node)) {
-            Some(attributes) => Answer::Found(attributes),
-            None => Answer::Error(Errno::NOENT),
+            Some(attributes) => FuseAnswer::Found(attributes),
+            None => FuseAnswer::Error(Errno::NOENT),
         }
     }
 
     /// Times and a truncation to nothing (`O_TRUNC`) are ignored, as on a block device.
-    fn change(&self, node: u64, access: bool, size: Option<u64>) -> Answer {
-        let Some(attributes) = self.attributes(node) else { return Answer::Error(Errno::NOENT) };
+    fn change(&self, node: u64, access: bool, size: Option<u64>) -> FuseAnswer {
+        let Some(attributes) = self.attributes(node) else {
+            return FuseAnswer::Error(Errno::NOENT);
+        };
         if access {
-            Answer::Error(Errno::PERM)
+            FuseAnswer::Error(Errno::PERM)
         } else if size.is_some_and(|size| size != 0 && size != attributes.size) {
-            Answer::Error(Errno::INVAL)
+            FuseAnswer::Error(Errno::INVAL)
         } else {
-            Answer::Attributes(attributes)
+            FuseAnswer::Attributes(attributes)
         }
     }
 
-    fn open(&self, node: u64, flags: u32) -> Answer {
+    fn open(&self, node: u64, flags: u32) -> FuseAnswer {
         let writes = !(OFlags::from_bits_retain(flags) & OFlags::RWMODE).is_empty();
         if self.file(node).is_none() {
-            Answer::Error(Errno::ISDIR)
+            FuseAnswer::Error(Errno::ISDIR)
         } else if self.read_only && writes {
-            Answer::Error(Errno::ROFS)
+            FuseAnswer::Error(Errno::ROFS)
         } else {
             let flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES | open::NOFLUSH;
-            Answer::Opened { flags }
+            FuseAnswer::Opened { flags }
         }
     }
 
-    fn names(&self, node: u64, offset: u64, len: u32) -> Answer {
+    fn names(&self, node: u64, offset: u64, len: u32) -> FuseAnswer {
         if !self.is_directory(node) {
-            return Answer::Error(Errno::NOTDIR);
+            return FuseAnswer::Error(Errno::NOTDIR);
         }
         let dots = [(node, "."), (ROOT, "..")];
         let files = self.entries(node);
@@ -251,34 +253,44 @@ impl Tree {
                 break;
             }
         }
-        Answer::Names(out)
+        FuseAnswer::Names(out)
     }
 
     /// Returns the outcome of a request about the content of a file.
-    fn content(&self, node: u64, operation: &Operation) -> Outcome {
+    fn content(&self, node: u64, operation: &Operation) -> FileOutcome {
         let Some((file, size)) = self.file(node) else {
-            return Outcome::Answer(match operation {
-                Operation::Sync => Answer::Done,
-                _ => Answer::Error(Errno::ISDIR),
+            return FileOutcome::Answer(match operation {
+                Operation::Sync => FuseAnswer::Done,
+                _ => FuseAnswer::Error(Errno::ISDIR),
             });
         };
         let asked = match *operation {
             Operation::Read { offset, len } => {
                 let end = offset.saturating_add(len.into()).min(size);
-                if offset < end { Ok(Ask::Read(offset..end)) } else { Err(Answer::Data { len: 0 }) }
+                if offset < end {
+                    Ok(FileOperation::Read(offset..end))
+                } else {
+                    Err(FuseAnswer::Data { len: 0 })
+                }
             }
             Operation::Write { offset, len, flags } => write(offset, len, flags, size),
             Operation::Allocate { offset, len, mode } => self.allocate(offset, len, mode, size),
-            _ => Ok(Ask::Flush),
+            _ => Ok(FileOperation::Flush),
         };
         match asked {
-            Ok(ask) => Outcome::Ask { file, ask: ask.after(self.start(file)) },
-            Err(answer) => Outcome::Answer(answer),
+            Ok(ask) => FileOutcome::Ask { file, ask: ask.after(self.start(file)) },
+            Err(answer) => FileOutcome::Answer(answer),
         }
     }
 
     /// Never `NOSYS`: the kernel would not ask again as long as it is mounted.
-    fn allocate(&self, offset: u64, len: u64, mode: u32, size: u64) -> Result<Ask, Answer> {
+    fn allocate(
+        &self,
+        offset: u64,
+        len: u64,
+        mode: u32,
+        size: u64,
+    ) -> Result<FileOperation, FuseAnswer> {
         let mode = FallocateFlags::from_bits_retain(mode);
         let end = offset.saturating_add(len);
         let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
@@ -286,31 +298,31 @@ impl Tree {
         let what = mode - FallocateFlags::KEEP_SIZE;
         let punch = what == FallocateFlags::PUNCH_HOLE;
         if !punch && what != FallocateFlags::ZERO_RANGE && !what.is_empty() {
-            Err(Answer::Error(Errno::OPNOTSUPP))
+            Err(FuseAnswer::Error(Errno::OPNOTSUPP))
         } else if self.read_only {
-            Err(Answer::Error(Errno::ROFS))
+            Err(FuseAnswer::Error(Errno::ROFS))
         } else if end > size && !keep_size {
-            Err(Answer::Error(Errno::FBIG))
+            Err(FuseAnswer::Error(Errno::FBIG))
         } else if what.is_empty() || range.is_empty() {
             // All the space there is is allocated.
-            Err(Answer::Done)
+            Err(FuseAnswer::Done)
         } else {
-            Ok(Ask::Zero { range, unmap: punch })
+            Ok(FileOperation::Zero { range, unmap: punch })
         }
     }
 }
 
 /// Reduces a write to the part that there is room for.
-fn write(offset: u64, len: u32, flags: u32, size: u64) -> Result<Ask, Answer> {
+fn write(offset: u64, len: u32, flags: u32, size: u64) -> Result<FileOperation, FuseAnswer> {
     let end = offset.saturating_add(len.into()).min(size);
     if len == 0 {
-        return Err(Answer::Written { len: 0 });
+        return Err(FuseAnswer::Written { len: 0 });
     }
     if offset >= end {
-        return Err(Answer::Error(Errno::NOSPC));
+        return Err(FuseAnswer::Error(Errno::NOSPC));
     }
     // Such a write is not followed by a request to make it durable.
     let durable = OFlags::DSYNC | OFlags::SYNC;
     let fua = OFlags::from_bits_retain(flags).intersects(durable);
-    Ok(Ask::Write { range: offset..end, fua })
+    Ok(FileOperation::Write { range: offset..end, fua })
 }

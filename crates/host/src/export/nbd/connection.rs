@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use serde::{Deserialize, Serialize};
 
-use super::handshakes::Origin;
-use super::session::{Progress, Session};
-use super::tls::{Opened, Tls};
+use super::handshakes::ClientOrigin;
+use super::session::{Session, SessionProgress};
+use super::tls::{Decrypted, Tls};
 use crate::arena::Holder;
-use crate::driver::{Op as DriverOp, Outgoing};
+use crate::driver::{Op as DriverOp, OutgoingBytes};
 use crate::engine::core::Core;
 use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 use crate::users::{Process, User};
@@ -34,7 +34,7 @@ pub(super) const SEND: u8 = 2;
 
 /// A command under way.
 #[derive(Debug)]
-struct Serving {
+struct ServedCommand {
     cookie: u64,
     read: bool,
     /// Flush when it is done, and only then answer.
@@ -54,11 +54,11 @@ struct Current {
     job: usize,
     offset: u64,
     left: u32,
-    transfer: Transfer,
+    transfer: DataTransfer,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Transfer {
+enum DataTransfer {
     /// A read. With `in_turn`, one piece after the other: simple replies cannot be given in pieces
     /// that come in any order.
     Read { in_turn: bool },
@@ -69,7 +69,7 @@ enum Transfer {
 /// A connection as one process leaves it to the next.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Left {
-    pub(super) session: Progress,
+    pub(super) session: SessionProgress,
     /// Received and not understood yet.
     pub(super) input: Vec<u8>,
 }
@@ -91,12 +91,12 @@ pub(super) enum Stop {
 /// [`advance`](Self::advance) after each event of the connection, then `flush`, and
 /// [`dissolve`](Self::dissolve) when it is [`finished`](Self::finished).
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     /// The names of the export, and of this in it.
     export: ExportId,
     index: usize,
     socket: Arc<OwnedFd>,
-    pub(super) origin: Origin,
+    pub(super) origin: ClientOrigin,
     session: Session,
     /// TLS, once the client asked for it.
     tls: Option<Box<Tls>>,
@@ -104,19 +104,19 @@ pub(super) struct Connection {
     input: Buf,
     start: u32,
     end: u32,
-    jobs: Slab<Serving>,
+    jobs: Slab<ServedCommand>,
     current: Option<Current>,
     /// A read in turn is under way: nothing else may be answered meanwhile.
     exclusive: bool,
     /// Memory of its commands and replies, once there may be some.
     holder: Option<Holder>,
     /// Replies as they come.
-    out: Box<Outgoing>,
+    out: Box<OutgoingBytes>,
     /// Full messages before that.
-    full: VecDeque<Box<Outgoing>>,
+    full: VecDeque<Box<OutgoingBytes>>,
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from send to send")]
-    spares: Vec<Box<Outgoing>>,
+    spares: Vec<Box<OutgoingBytes>>,
     /// Time at which the client last took or gave something, or began to be expected to.
     progress_at: Instant,
     receiving: bool,
@@ -131,16 +131,16 @@ pub(super) struct Connection {
     pub(super) listed: bool,
 }
 
-impl Connection {
+impl ClientConnection {
     pub(super) fn new(
         (export, index): (ExportId, usize),
         socket: OwnedFd,
-        origin: Origin,
+        origin: ClientOrigin,
         input: Buf,
         now: Instant,
         new_session: impl FnOnce(&mut Vec<u8>) -> Session,
     ) -> Self {
-        let mut out = Box::<Outgoing>::default();
+        let mut out = Box::<OutgoingBytes>::default();
         let session = new_session(&mut out.bytes);
         Self {
             export,
@@ -209,7 +209,7 @@ impl Connection {
     fn unfilled(&self) -> Buf {
         match self.current {
             Some(Current {
-                transfer: Transfer::Write { filling: Some((buf, filled)), .. },
+                transfer: DataTransfer::Write { filling: Some((buf, filled)), .. },
                 ..
             }) => buf.slice(filled, buf.len - filled),
             _ => self.input.slice(0, 0),
@@ -232,12 +232,12 @@ impl Connection {
         let mut bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
         if let Some(tls) = &mut self.tls {
             match tls.open(core.arena.memory(), bufs) {
-                Ok(Opened::Bytes(moved)) => {
+                Ok(Decrypted::Bytes(moved)) => {
                     self.took(moved);
                     return true;
                 }
-                Ok(Opened::NeedMore) => bufs = [tls.input(), room.slice(0, 0)],
-                Ok(Opened::Over) => self.closing = true,
+                Ok(Decrypted::NeedMore) => bufs = [tls.input(), room.slice(0, 0)],
+                Ok(Decrypted::Over) => self.closing = true,
                 Err(error) => self.refuse_tls(&error),
             }
             if self.closing {
@@ -255,7 +255,8 @@ impl Connection {
     fn took(&mut self, moved: u32) {
         let direct = moved.min(self.unfilled().len);
         self.end += moved - direct;
-        if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) = &mut self.current
+        if let Some(Current { transfer: DataTransfer::Write { filling, .. }, .. }) =
+            &mut self.current
             && let Some((_, filled)) = filling
         {
             *filled += direct;
@@ -322,7 +323,7 @@ impl Connection {
         debug_assert!(!self.receiving);
         self.closing = true;
         let Some(Current { job, transfer, .. }) = self.current.take() else { return };
-        if let Transfer::Write { filling: Some((buf, _)), .. } = transfer {
+        if let DataTransfer::Write { filling: Some((buf, _)), .. } = transfer {
             self.release(core, buf);
         }
         self.jobs[job].issued = true;
@@ -436,7 +437,7 @@ impl Connection {
     pub(super) const fn waits_since(&self) -> Option<Instant> {
         let filling = matches!(
             self.current,
-            Some(Current { transfer: Transfer::Write { filling: Some(_), .. }, .. })
+            Some(Current { transfer: DataTransfer::Write { filling: Some(_), .. }, .. })
         );
         if self.sending || filling { Some(self.progress_at) } else { None }
     }

@@ -76,15 +76,15 @@ impl Device {
 /// The devices of a socket. Devices may come and go while clients are connected; a client keeps the
 /// device that it has chosen.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Devices(Arc<Mutex<Vec<Arc<Device>>>>);
+pub(crate) struct SocketDevices(Arc<Mutex<Vec<Arc<Device>>>>);
 
-impl From<Device> for Devices {
+impl From<Device> for SocketDevices {
     fn from(device: Device) -> Self {
         Self(Arc::new(Mutex::new(vec![Arc::new(device)])))
     }
 }
 
-impl Devices {
+impl SocketDevices {
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Device>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn who_names_nothing_gets_what_can_be_meant() {
         let device = |name: &str| Device::new(name.into(), 1 << 20, 512, false);
-        let devices = Devices::from(device("a"));
+        let devices = SocketDevices::from(device("a"));
         let found = |name: &str| devices.find(name.as_bytes()).map(|found| found.name.clone());
         assert_eq!(found("").as_deref(), Some("a"));
         devices.add(Arc::new(device("a").part("a.parts/p1".into(), 4096, 8193)));

@@ -15,13 +15,13 @@ const MAX_HANDSHAKES: usize = 16;
 
 /// Origin of a client, by which room is shared: a user of this machine, or another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ClientOrigin {
     User(u32),
     Machine(IpAddr),
     Unknown,
 }
 
-impl Origin {
+impl ClientOrigin {
     /// Returns the origin of the client at the other end of a socket.
     pub(super) fn of(socket: impl AsFd, tcp: bool) -> Self {
         if !tcp {
@@ -37,7 +37,7 @@ impl Origin {
 #[derive(Debug)]
 struct Handshake {
     connection: usize,
-    origin: Origin,
+    origin: ClientOrigin,
     until: Instant,
 }
 
@@ -55,13 +55,13 @@ impl HandshakeQueue {
     pub(super) fn enter(
         &mut self,
         connection: usize,
-        origin: Origin,
+        origin: ClientOrigin,
         until: Instant,
     ) -> Option<usize> {
         let mut gone = None;
         if self.0.len() >= MAX_HANDSHAKES {
             let crowd =
-                |of: Origin| self.0.iter().filter(|handshake| handshake.origin == of).count();
+                |of: ClientOrigin| self.0.iter().filter(|handshake| handshake.origin == of).count();
             let oldest_first = (0..self.0.len()).rev();
             let index = oldest_first.max_by_key(|&index| crowd(self.0[index].origin));
             gone =
@@ -92,25 +92,25 @@ impl HandshakeQueue {
 
 /// The origins of all clients that use the array, by whichever of its servers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Present(Arc<Mutex<Vec<Origin>>>);
+pub(crate) struct Present(Arc<Mutex<Vec<ClientOrigin>>>);
 
 impl Present {
-    fn origins(&self) -> MutexGuard<'_, Vec<Origin>> {
+    fn origins(&self) -> MutexGuard<'_, Vec<ClientOrigin>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of clients of this origin.
-    pub(super) fn count(&self, origin: Origin) -> usize {
+    pub(super) fn count(&self, origin: ClientOrigin) -> usize {
         self.origins().iter().filter(|of| **of == origin).count()
     }
 
     /// A client has come to commands.
-    pub(super) fn enter(&self, origin: Origin) {
+    pub(super) fn enter(&self, origin: ClientOrigin) {
         self.origins().push(origin);
     }
 
     /// Removes a client of this origin.
-    pub(super) fn leave(&self, origin: Origin) {
+    pub(super) fn leave(&self, origin: ClientOrigin) {
         let mut origins = self.origins();
         if let Some(at) = origins.iter().position(|of| *of == origin) {
             origins.swap_remove(at);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_crowd_makes_room_for_itself() {
-        let machine = |last| Origin::Machine(IpAddr::from([10, 0, 0, last]));
+        let machine = |last| ClientOrigin::Machine(IpAddr::from([10, 0, 0, last]));
         let mut handshakes = HandshakeQueue::default();
         assert_eq!(handshakes.enter(100, machine(1), Instant(5)), None);
         for connection in 0..15 {

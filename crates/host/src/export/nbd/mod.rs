@@ -18,8 +18,8 @@ pub use certificates::asks_clients;
 pub use session::fuzz_session;
 
 pub(crate) use certificates::load;
-pub(crate) use devices::{Device, Devices};
+pub(crate) use devices::{Device, SocketDevices};
 pub(crate) use handshakes::Present;
 #[cfg(test)]
-pub(crate) use server::Patience;
-pub(crate) use server::{Listener, Server};
+pub(crate) use server::ClientPatience;
+pub(crate) use server::{Listener, NbdServer};

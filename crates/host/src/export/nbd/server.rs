@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 use rustls::ServerConfig;
 
-use super::connection::{Connection, Left, RECEIVE};
-use super::devices::Devices;
-use super::handshakes::{HANDSHAKE_MILLIS, HandshakeQueue, Origin, Present};
+use super::connection::{ClientConnection, Left, RECEIVE};
+use super::devices::SocketDevices;
+use super::handshakes::{ClientOrigin, HANDSHAKE_MILLIS, HandshakeQueue, Present};
 use super::session::Session;
 use crate::arena::MAX_CLIENTS;
 use crate::driver::{Completion, Op};
@@ -51,7 +51,7 @@ pub(crate) enum Listener {
 struct Listening {
     socket: Arc<OwnedFd>,
     tcp: bool,
-    devices: Devices,
+    devices: SocketDevices,
     tls: Option<Arc<ServerConfig>>,
     /// Accepting failed; try again then.
     retry_at: Option<Instant>,
@@ -67,14 +67,14 @@ struct Leaving {
 
 /// Limits on waiting for clients, in milliseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ClientPatience {
     /// Limit on the handshake.
     pub(crate) handshake: u64,
     /// Limit on taking or sending nothing, while memory is short.
     pub(crate) silence: u64,
 }
 
-impl Default for Patience {
+impl Default for ClientPatience {
     fn default() -> Self {
         Self { handshake: HANDSHAKE_MILLIS, silence: SILENCE_MILLIS }
     }
@@ -89,12 +89,12 @@ impl Default for Patience {
 /// virtual machine does. Only when memory is short, the client that holds most of it is
 /// disconnected, if it took nothing for half a minute.
 #[derive(Default)]
-pub(crate) struct Server {
+pub(crate) struct NbdServer {
     /// Name that the engine gave it.
     id: ExportId,
-    pub(crate) patience: Patience,
+    pub(crate) patience: ClientPatience,
     listening: Vec<Listening>,
-    connections: Slab<Connection>,
+    connections: Slab<ClientConnection>,
     handshakes: HandshakeQueue,
     present: Present,
     /// Connections with something to do.
@@ -111,7 +111,7 @@ pub(crate) struct Server {
     closing: bool,
 }
 
-impl Server {
+impl NbdServer {
     /// Creates a server whose clients count together with those of others.
     pub(crate) fn beside(present: &Present) -> Self {
         Self { present: present.clone(), ..Self::default() }
@@ -124,7 +124,7 @@ impl Server {
     pub(crate) fn listen(
         &mut self,
         listener: Listener,
-        devices: Devices,
+        devices: SocketDevices,
         tls: Option<Arc<ServerConfig>>,
     ) -> io::Result<()> {
         let (socket, tcp) = match listener {
@@ -184,7 +184,7 @@ impl Server {
     fn greet(&mut self, core: &mut Core, index: usize, socket: OwnedFd) {
         let Some(input) = core.arena.allocate_input() else { return };
         let listening = &self.listening[index];
-        let origin = Origin::of(&socket, listening.tcp);
+        let origin = ClientOrigin::of(&socket, listening.tcp);
         // Both are for speed only.
         let _ = if listening.tcp {
             sockopt::set_tcp_nodelay(&socket, true)
@@ -197,11 +197,11 @@ impl Server {
         let new_session = |out: &mut Vec<u8>| Session::new(devices, tls, out);
         let entry = self.connections.vacant_entry();
         let name = (self.id, entry.key());
-        entry.insert(Connection::new(name, socket, origin, input, core.now, new_session));
+        entry.insert(ClientConnection::new(name, socket, origin, input, core.now, new_session));
         self.let_in(core, name.1, origin);
     }
 
-    fn let_in(&mut self, core: &mut Core, index: usize, origin: Origin) {
+    fn let_in(&mut self, core: &mut Core, index: usize, origin: ClientOrigin) {
         if self.held {
             self.connections[index].hold(core);
         }
@@ -215,14 +215,14 @@ impl Server {
     /// Goes on with a client of the process before this one, or hangs up.
     fn welcome(&mut self, core: &mut Core, (socket, Left { session, input }): (OwnedFd, Left)) {
         let Some(listening) = self.listening.first() else { return };
-        let origin = Origin::of(&socket, listening.tcp);
+        let origin = ClientOrigin::of(&socket, listening.tcp);
         let devices = listening.devices.clone();
         let Some(session) = Session::at(session, devices, listening.tls.clone()) else { return };
         let Some(buffer) = core.arena.allocate_input() else { return };
         let entry = self.connections.vacant_entry();
         let name = (self.id, entry.key());
         let new_session = |_: &mut Vec<u8>| session;
-        let connection = Connection::new(name, socket, origin, buffer, core.now, new_session);
+        let connection = ClientConnection::new(name, socket, origin, buffer, core.now, new_session);
         let understood = entry.insert(connection).begin_with(core, &input);
         self.let_in(core, name.1, origin);
         if !understood {
@@ -247,12 +247,12 @@ impl Server {
     }
 
     /// Returns whether one more client of this origin may use the array.
-    fn has_room(&self, core: &Core, origin: Origin) -> bool {
+    fn has_room(&self, core: &Core, origin: ClientOrigin) -> bool {
         core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
     }
 
     /// Calls `act` for each client of a device.
-    fn each_of(&mut self, part: &str, mut act: impl FnMut(&mut Connection)) {
+    fn each_of(&mut self, part: &str, mut act: impl FnMut(&mut ClientConnection)) {
         for (index, connection) in &mut self.connections {
             if connection.is_for(part) {
                 act(connection);
@@ -282,7 +282,7 @@ impl Server {
     }
 }
 
-impl Export for Server {
+impl Export for NbdServer {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
         for index in 0..self.listening.len() {
@@ -398,7 +398,7 @@ impl Export for Server {
     /// Returns the clients that use the array, without those still in the handshake.
     fn clients(&self) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
-        connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
+        connections.filter(|client| client.uses_array()).map(ClientConnection::peer).collect()
     }
 
     fn client_count(&self) -> Option<(&'static str, usize)> {
@@ -409,7 +409,7 @@ impl Export for Server {
     fn clients_of(&self, part: &str) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
         let clients = connections.filter(|client| client.is_for(part) && client.uses_array());
-        clients.map(Connection::peer).collect()
+        clients.map(ClientConnection::peer).collect()
     }
 
     fn close_part(&mut self, core: &mut Core, part: &str, done: Done<()>) {

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::commands::{Command, Kind};
+pub(super) use self::commands::{CommandKind, NbdCommand};
 pub use self::fuzz::fuzz_session;
-use super::devices::{Device, Devices};
+use super::devices::{Device, SocketDevices};
 use crate::nbd_proto::{
-    INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
-    RawRequest, Reader, command, handshake, info, option, put_all_data_status, put_error_chunk,
-    put_len, put_option_reply, put_simple_reply, reply, transmission,
+    FieldReader, INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC,
+    REQUEST_BYTES, RawRequest, command, handshake, info, option, put_all_data_status,
+    put_error_chunk, put_len, put_option_reply, put_simple_reply, reply, transmission,
 };
 
 /// An option's data must fit with its header into the receive buffer; this is ample.
@@ -30,13 +30,13 @@ const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those ther
 
 /// Result of some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SessionStep {
     /// More input is needed.
     NeedMore,
     /// Some input was handled; there may be answers. Call again.
     Again,
     /// Carry this out and answer it.
-    Command(Command),
+    Command(NbdCommand),
     /// TLS comes next, and the conversation goes on within it.
     StartTls,
     /// The conversation is over. Send pending answers and close.
@@ -53,7 +53,7 @@ enum Phase {
 
 /// Progress of a conversation, for the process that goes on with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(super) struct SessionProgress {
     /// Name of the device that was chosen.
     device: Option<String>,
     phase: Phase,
@@ -66,7 +66,7 @@ pub(super) struct Progress {
 /// The conversation with one client.
 #[derive(Debug)]
 pub(super) struct Session {
-    devices: Devices,
+    devices: SocketDevices,
     /// The one that was chosen, once commands come.
     device: Option<Arc<Device>>,
     phase: Phase,
@@ -86,7 +86,11 @@ pub(super) struct Session {
 impl Session {
     /// A new conversation; its greeting goes into `out`.
     /// With `tls`, nothing is told or done before the client has asked for that.
-    pub(super) fn new(devices: Devices, tls: Option<Arc<ServerConfig>>, out: &mut Vec<u8>) -> Self {
+    pub(super) fn new(
+        devices: SocketDevices,
+        tls: Option<Arc<ServerConfig>>,
+        out: &mut Vec<u8>,
+    ) -> Self {
         out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
@@ -107,21 +111,23 @@ impl Session {
 
     /// Returns the progress; `None` where no other process can go on: the conversation is closed,
     /// or is encrypted with keys of this process.
-    pub(super) fn progress(&self) -> Option<Progress> {
+    pub(super) fn progress(&self) -> Option<SessionProgress> {
         let Self { phase, skip, no_zeroes, structured, allocation_context, .. } = *self;
         let device = self.device.as_ref().map(|device| device.name.clone());
         let goes_on = phase != Phase::Closed && !self.secure;
-        let progress = Progress { device, phase, skip, no_zeroes, structured, allocation_context };
+        let progress =
+            SessionProgress { device, phase, skip, no_zeroes, structured, allocation_context };
         goes_on.then_some(progress)
     }
 
     /// Goes on where another process has left it. `None` when its device is not there any more.
     pub(super) fn at(
-        progress: Progress,
-        devices: Devices,
+        progress: SessionProgress,
+        devices: SocketDevices,
         tls: Option<Arc<ServerConfig>>,
     ) -> Option<Self> {
-        let Progress { device, phase, skip, no_zeroes, structured, allocation_context } = progress;
+        let SessionProgress { device, phase, skip, no_zeroes, structured, allocation_context } =
+            progress;
         let device = match device {
             Some(name) => Some(devices.find(name.as_bytes()).filter(|found| found.name == name)?),
             None if phase == Phase::Transmission => return None,
@@ -183,44 +189,44 @@ impl Session {
 
     /// Handles input that has not been consumed yet. Returns the number of bytes consumed now and
     /// the result; appends answers to `out`.
-    pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
+    pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, SessionStep) {
         if self.skip > 0 {
             let now = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
             self.skip -= now as u64;
-            return (now, if now == 0 { Step::NeedMore } else { Step::Again });
+            return (now, if now == 0 { SessionStep::NeedMore } else { SessionStep::Again });
         }
         match self.phase {
             Phase::ClientFlags => self.client_flags(input),
             Phase::Options => self.option(input, out),
             Phase::Transmission => {
-                let Some(bytes) = input.first_chunk() else { return (0, Step::NeedMore) };
+                let Some(bytes) = input.first_chunk() else { return (0, SessionStep::NeedMore) };
                 (REQUEST_BYTES, self.request(bytes, out))
             }
-            Phase::Closed => (input.len(), Step::Close),
+            Phase::Closed => (input.len(), SessionStep::Close),
         }
     }
 
-    fn close(&mut self) -> Step {
+    fn close(&mut self) -> SessionStep {
         self.phase = Phase::Closed;
-        Step::Close
+        SessionStep::Close
     }
 
-    fn client_flags(&mut self, input: &[u8]) -> (usize, Step) {
+    fn client_flags(&mut self, input: &[u8]) -> (usize, SessionStep) {
         const KNOWN: u32 = (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) as u32;
-        let Some(flags) = Reader(input).u32() else { return (0, Step::NeedMore) };
+        let Some(flags) = FieldReader(input).u32() else { return (0, SessionStep::NeedMore) };
         if flags & !KNOWN != 0 {
             return (4, self.close());
         }
         self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
         self.phase = Phase::Options;
-        (4, Step::Again)
+        (4, SessionStep::Again)
     }
 
-    fn option(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
-        let mut reader = Reader(input);
+    fn option(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, SessionStep) {
+        let mut reader = FieldReader(input);
         let (Some(magic), Some(option), Some(len)) = (reader.u64(), reader.u32(), reader.u32())
         else {
-            return (0, Step::NeedMore);
+            return (0, SessionStep::NeedMore);
         };
         if magic != OPTION_MAGIC {
             return (input.len(), self.close());
@@ -253,13 +259,13 @@ impl Session {
             };
             put_option_reply(out, option, kind, why);
             self.skip = len as u64;
-            return (OPTION_HEADER_BYTES, Step::Again);
+            return (OPTION_HEADER_BYTES, SessionStep::Again);
         }
-        let Some(data) = reader.0.get(..len) else { return (0, Step::NeedMore) };
+        let Some(data) = reader.0.get(..len) else { return (0, SessionStep::NeedMore) };
         (OPTION_HEADER_BYTES + len, self.known_option(option, data, out))
     }
 
-    fn known_option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+    fn known_option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> SessionStep {
         let answered = match option {
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
@@ -272,7 +278,7 @@ impl Session {
                 self.structured = false;
                 self.allocation_context = false;
                 self.secure = true;
-                return Step::StartTls;
+                return SessionStep::StartTls;
             }
             option::STARTTLS => Err(reply::ERR_INVALID),
             option::LIST => self.list(data, out),
@@ -290,7 +296,7 @@ impl Session {
             Err(reply::ERR_UNKNOWN) => put_option_reply(out, option, reply::ERR_UNKNOWN, UNKNOWN),
             Err(kind) => put_option_reply(out, option, kind, b""),
         }
-        Step::Again
+        SessionStep::Again
     }
 
     fn transmission_flags(&self, device: &Device) -> u16 {
@@ -310,7 +316,7 @@ impl Session {
         flags
     }
 
-    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
+    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> SessionStep {
         let device = if self.room { self.devices.find(name) } else { None };
         // This option has no way to say no.
         let Some(device) = device else { return self.close() };
@@ -320,7 +326,7 @@ impl Session {
             out.extend_from_slice(&[0; 124]);
         }
         self.transmit(device);
-        Step::Again
+        SessionStep::Again
     }
 
     fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
@@ -337,7 +343,7 @@ impl Session {
     }
 
     fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
-        let mut reader = Reader(data);
+        let mut reader = FieldReader(data);
         let name = reader.string().ok_or(reply::ERR_INVALID)?;
         let count = reader.u16().ok_or(reply::ERR_INVALID)?;
         if reader.0.len() != usize::from(count) * 2 {
@@ -374,7 +380,7 @@ impl Session {
         if set {
             self.allocation_context = false;
         }
-        let mut reader = Reader(data);
+        let mut reader = FieldReader(data);
         let name = reader.string().ok_or(reply::ERR_INVALID)?;
         let count = reader.u32().ok_or(reply::ERR_INVALID)?;
         let mut found = count == 0 && !set;
@@ -397,24 +403,24 @@ impl Session {
         Ok(())
     }
 
-    fn request(&mut self, bytes: &[u8; REQUEST_BYTES], out: &mut Vec<u8>) -> Step {
+    fn request(&mut self, bytes: &[u8; REQUEST_BYTES], out: &mut Vec<u8>) -> SessionStep {
         let Some(request) = RawRequest::parse(bytes) else { return self.close() };
         if request.kind == command::DISC {
             return self.close();
         }
         let cookie = request.cookie;
         match self.checked(self.device(), &request) {
-            Ok(Some(kind)) => Step::Command(Command { cookie, kind }),
+            Ok(Some(kind)) => SessionStep::Command(NbdCommand { cookie, kind }),
             Ok(None) => {
                 put_all_data_status(out, cookie, ALLOCATION_CONTEXT_ID, request.len);
-                Step::Again
+                SessionStep::Again
             }
             Err((error, message)) => {
                 if request.kind == command::WRITE {
                     self.skip = request.len.into();
                 }
                 self.refuse(cookie, error, message, out);
-                Step::Again
+                SessionStep::Again
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The conversation, without a socket.
 
-use super::devices::{Device, Devices};
-use super::session::{Command, Kind, Session, Step, fuzz_session};
+use super::devices::{Device, SocketDevices};
+use super::session::{CommandKind, NbdCommand, Session, SessionStep, fuzz_session};
 use crate::nbd_proto::{NbdError, put_error_chunk};
 
 const SIZE: u64 = 1 << 20;
 
-fn export(read_only: bool) -> Devices {
+fn export(read_only: bool) -> SocketDevices {
     let device = Device::new("array".into(), SIZE, 4096, read_only);
     Device { preferred_block_bytes: 8192, piece_bytes: 65_536, ..device }.into()
 }
@@ -46,7 +46,7 @@ fn request(flags: u16, kind: u16, offset: u64, len: u32) -> Vec<u8> {
 /// Result of a stream: commands, whether it was closed, answers after the greeting.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    commands: Vec<Kind>,
+    commands: Vec<CommandKind>,
     closed: bool,
     out: Vec<u8>,
 }
@@ -66,17 +66,17 @@ fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
         let (used, step) = session.step(&stream[start..end], &mut outcome.out);
         start += used;
         match step {
-            Step::NeedMore if end == stream.len() => return outcome,
-            Step::NeedMore => end = usize::min(end + portion, stream.len()),
-            Step::Again | Step::StartTls => {}
-            Step::Command(Command { cookie, kind }) => {
+            SessionStep::NeedMore if end == stream.len() => return outcome,
+            SessionStep::NeedMore => end = usize::min(end + portion, stream.len()),
+            SessionStep::Again | SessionStep::StartTls => {}
+            SessionStep::Command(NbdCommand { cookie, kind }) => {
                 assert_eq!(cookie, 42);
-                if let Kind::Write { len, .. } = kind {
+                if let CommandKind::Write { len, .. } = kind {
                     payload = len as usize;
                 }
                 outcome.commands.push(kind);
             }
-            Step::Close => {
+            SessionStep::Close => {
                 outcome.closed = true;
                 return outcome;
             }
@@ -189,13 +189,13 @@ fn commands_are_checked_and_their_payload_is_skipped_when_refused() {
     .concat();
     let whole = converse(false, &stream, stream.len());
     let expected = [
-        Kind::Read { offset: 4096, len: 4096 },
-        Kind::Write { offset: 0, len: 8192, fua: true },
-        Kind::Read { offset: 0, len: 65_536 },
-        Kind::WriteZeroes { offset: 0, len: 4096, fua: true, unmap: true },
-        Kind::WriteZeroes { offset: 0, len: 4096, fua: false, unmap: false },
-        Kind::Trim { offset: 0, len: 1 << 20, fua: true },
-        Kind::Flush,
+        CommandKind::Read { offset: 4096, len: 4096 },
+        CommandKind::Write { offset: 0, len: 8192, fua: true },
+        CommandKind::Read { offset: 0, len: 65_536 },
+        CommandKind::WriteZeroes { offset: 0, len: 4096, fua: true, unmap: true },
+        CommandKind::WriteZeroes { offset: 0, len: 4096, fua: false, unmap: false },
+        CommandKind::Trim { offset: 0, len: 1 << 20, fua: true },
+        CommandKind::Flush,
     ];
     assert_eq!(whole.commands, expected);
     assert!(whole.closed, "the disconnect was not heeded");
@@ -243,18 +243,18 @@ fn commands_are_for_the_part_that_was_chosen() {
     let mut commands = Vec::new();
     let mut start = 0;
     while let (used, step) = session.step(&stream[start..], &mut out)
-        && step != Step::NeedMore
+        && step != SessionStep::NeedMore
     {
         start += used;
-        if let Step::Command(Command { kind, .. }) = step {
+        if let SessionStep::Command(NbdCommand { kind, .. }) = step {
             commands.push(kind);
         }
     }
     assert_eq!(session.chosen().map(|device| device.name()), Some("two"));
     let expected = [
-        Kind::Read { offset: 28_672, len: 4096 },
-        Kind::Trim { offset: 24_576, len: 8192, fua: false },
-        Kind::Flush,
+        CommandKind::Read { offset: 28_672, len: 4096 },
+        CommandKind::Trim { offset: 24_576, len: 8192, fua: false },
+        CommandKind::Flush,
     ];
     assert_eq!(commands, expected);
     let (options, replies) = out.split_at(out.len() - 2 * 16);

@@ -7,11 +7,11 @@ use braid_array::Buf;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::arena::Memory;
-use crate::driver::Outgoing;
+use crate::driver::OutgoingBytes;
 
 /// Result of decrypting.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum Decrypted {
     /// Number of the client's bytes, at least one.
     Bytes(u32),
     /// More has to come from the socket.
@@ -31,7 +31,7 @@ pub(super) struct Tls {
     /// The messages in front were put together before it began.
     in_clear: usize,
     /// An empty message that has been large: the others are kept small.
-    spare: Box<Outgoing>,
+    spare: Box<OutgoingBytes>,
 }
 
 impl Tls {
@@ -67,7 +67,7 @@ impl Tls {
 
     /// Opens as much as there is, or fits, into `bufs`, one after the other. On an error there is
     /// still something to be sent, which says why.
-    pub(super) fn open(&mut self, memory: &Memory, bufs: [Buf; 2]) -> io::Result<Opened> {
+    pub(super) fn open(&mut self, memory: &Memory, bufs: [Buf; 2]) -> io::Result<Decrypted> {
         let mut moved = 0;
         for buf in bufs {
             // SAFETY: no receive is in flight, so the buffers are the connection's alone, and not
@@ -76,7 +76,7 @@ impl Tls {
             let mut filled = 0;
             while filled < to.len() {
                 match self.connection.reader().read(&mut to[filled..]) {
-                    Ok(0) if moved + filled == 0 => return Ok(Opened::Over),
+                    Ok(0) if moved + filled == 0 => return Ok(Decrypted::Over),
                     Ok(0) => break,
                     Ok(len) => filled += len,
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -87,8 +87,8 @@ impl Tls {
             moved += filled;
         }
         match u32::try_from(moved).expect("no more than fits into two buffers") {
-            0 => Ok(Opened::NeedMore),
-            moved => Ok(Opened::Bytes(moved)),
+            0 => Ok(Decrypted::NeedMore),
+            moved => Ok(Decrypted::Bytes(moved)),
         }
     }
 
@@ -116,12 +116,16 @@ impl Tls {
     }
 
     /// A message that was sent is empty.
-    pub(super) fn keep(&mut self, message: Box<Outgoing>) {
+    pub(super) fn keep(&mut self, message: Box<OutgoingBytes>) {
         self.spare = message;
     }
 
     /// Encrypts a message, together with pending records of TLS itself.
-    pub(super) fn seal(&mut self, message: &mut Outgoing, memory: &Memory) -> Box<Outgoing> {
+    pub(super) fn seal(
+        &mut self,
+        message: &mut OutgoingBytes,
+        memory: &Memory,
+    ) -> Box<OutgoingBytes> {
         const IN_MEMORY: &str = "what is in memory is written";
         let Self { connection, spare, .. } = self;
         let mut sealed = std::mem::take(spare);

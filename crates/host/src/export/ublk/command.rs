@@ -34,12 +34,12 @@ pub(super) const FEATURES: u64 = RECOVERY | IOCTL_NUMBERS | USER_COPY;
 
 /// A command. For commands that carry more than a number, the structure at their address is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum UblkCommand {
     /// Tell all features of the driver: 8 bytes.
     Features,
-    /// Make a device: [`Info`], which comes back as it was made.
+    /// Make a device: [`DeviceInfo`], which comes back as it was made.
     Add,
-    /// Get the description of a device: [`Info`].
+    /// Get the description of a device: [`DeviceInfo`].
     Info,
     /// Set the parameters of the disk: [`Parameters`].
     SetParameters,
@@ -63,7 +63,7 @@ pub(super) enum Command {
     },
 }
 
-impl Command {
+impl UblkCommand {
     pub(super) const fn code(self) -> Opcode {
         let number = match self {
             Self::Add => 0x04,
@@ -99,7 +99,7 @@ impl Command {
 
 /// State of a device: with or without a disk, and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum DeviceState {
     /// No disk yet, or no longer.
     Dead,
     /// Disk and server.
@@ -112,11 +112,11 @@ pub(super) enum State {
 
 /// Description of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct DeviceInfo {
     pub(super) queues: u16,
     /// Tags of each queue.
     pub(super) depth: u16,
-    pub(super) state: State,
+    pub(super) state: DeviceState,
     pub(super) most_bytes: u32,
     pub(super) device: u32,
     /// The server, when there is one.
@@ -126,13 +126,13 @@ pub(super) struct Info {
     pub(super) mark: u64,
 }
 
-impl Info {
+impl DeviceInfo {
     pub(super) fn encode(&self) -> [u8; INFO_BYTES] {
         let state = match self.state {
-            State::Dead => 0,
-            State::Live => 1,
-            State::Quiesced => 2,
-            State::Other(state) => state,
+            DeviceState::Dead => 0,
+            DeviceState::Live => 1,
+            DeviceState::Quiesced => 2,
+            DeviceState::Other(state) => state,
         };
         let mut bytes = [0; INFO_BYTES];
         bytes[..2].copy_from_slice(&self.queues.to_ne_bytes());
@@ -154,10 +154,10 @@ impl Info {
             queues: short(0),
             depth: short(2),
             state: match short(4) {
-                0 => State::Dead,
-                1 => State::Live,
-                2 => State::Quiesced,
-                other => State::Other(other),
+                0 => DeviceState::Dead,
+                1 => DeviceState::Live,
+                2 => DeviceState::Quiesced,
+                other => DeviceState::Other(other),
             },
             most_bytes: word(8),
             device: word(12),
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn commands_are_as_the_kernel_has_them() {
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            assert_eq!(Command::Add.code(), 0xc020_7504);
-            assert_eq!(Command::Info.code(), 0x8020_7502);
-            assert_eq!(Command::Features.code(), 0x8020_7513);
-            assert_eq!(Command::EndRecovery { pid: 1 }.code(), 0xc020_7511);
-            assert_eq!(Command::Delete.code(), 0xc020_7505);
+            assert_eq!(UblkCommand::Add.code(), 0xc020_7504);
+            assert_eq!(UblkCommand::Info.code(), 0x8020_7502);
+            assert_eq!(UblkCommand::Features.code(), 0x8020_7513);
+            assert_eq!(UblkCommand::EndRecovery { pid: 1 }.code(), 0xc020_7511);
+            assert_eq!(UblkCommand::Delete.code(), 0xc020_7505);
         }
-        let bytes = Command::Start { pid: 77 }.encode(3, 0x1122_3344_5566_7788, 60);
+        let bytes = UblkCommand::Start { pid: 77 }.encode(3, 0x1122_3344_5566_7788, 60);
         assert_eq!(bytes[..4], 3u32.to_ne_bytes());
         assert_eq!(bytes[4..6], [0xff; 2]);
         assert_eq!(bytes[6..8], 60u16.to_ne_bytes());
@@ -267,8 +267,10 @@ mod tests {
 
     #[test]
     fn what_a_device_is_comes_back() {
-        for state in [State::Dead, State::Live, State::Quiesced, State::Other(3)] {
-            let info = Info {
+        for state in
+            [DeviceState::Dead, DeviceState::Live, DeviceState::Quiesced, DeviceState::Other(3)]
+        {
+            let info = DeviceInfo {
                 queues: 1,
                 depth: 128,
                 state,
@@ -278,7 +280,7 @@ mod tests {
                 features: FEATURES,
                 mark: 0xfeed_0000_0000_0001,
             };
-            assert_eq!(Info::decode(&info.encode()), info);
+            assert_eq!(DeviceInfo::decode(&info.encode()), info);
         }
     }
 

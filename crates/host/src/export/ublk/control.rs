@@ -11,7 +11,9 @@ use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use super::command::{COMMAND_BYTES, Command, FEATURES, FEATURES_BYTES, INFO_BYTES, Info};
+use super::command::{
+    COMMAND_BYTES, DeviceInfo, FEATURES, FEATURES_BYTES, INFO_BYTES, UblkCommand,
+};
 use crate::system::describe;
 
 const PATH: &str = "/dev/ublk-control";
@@ -33,7 +35,7 @@ pub(super) struct Control {
 pub(super) struct Ticket(u64);
 
 /// A command that has ended, and how.
-type Ended = (Ticket, Result<(), Errno>);
+type EndedCommand = (Ticket, Result<(), Errno>);
 
 impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -55,7 +57,7 @@ impl Control {
         let mut control = Self { file, ring, next: 0 };
         let mut features = [0; FEATURES_BYTES];
         let old = || Refusal::new("the ublk of this kernel is too old", "use Linux 6.5 or newer");
-        match control.call(Command::Features, 0, &mut features) {
+        match control.call(UblkCommand::Features, 0, &mut features) {
             Ok(()) => {}
             Err(Errno::PERM | Errno::ACCESS) => return Err(not_root()),
             Err(_) => return Err(old()),
@@ -66,10 +68,10 @@ impl Control {
     }
 
     /// Returns the description of a device; `None` when there is none of this number.
-    pub(super) fn info(&mut self, device: u32) -> Result<Option<Info>, Errno> {
+    pub(super) fn info(&mut self, device: u32) -> Result<Option<DeviceInfo>, Errno> {
         let mut bytes = [0; INFO_BYTES];
-        match self.call(Command::Info, device, &mut bytes) {
-            Ok(()) => Ok(Some(Info::decode(&bytes))),
+        match self.call(UblkCommand::Info, device, &mut bytes) {
+            Ok(()) => Ok(Some(DeviceInfo::decode(&bytes))),
             Err(Errno::NODEV) => Ok(None),
             Err(error) => Err(error),
         }
@@ -78,7 +80,7 @@ impl Control {
     /// Carries a command out, with its data in `bytes`.
     pub(super) fn call(
         &mut self,
-        command: Command,
+        command: UblkCommand,
         device: u32,
         bytes: &mut [u8],
     ) -> Result<(), Errno> {
@@ -97,7 +99,7 @@ impl Control {
     }
 
     /// Begins a command that carries nothing.
-    pub(super) fn begin(&mut self, command: Command, device: u32) -> Result<Ticket, Errno> {
+    pub(super) fn begin(&mut self, command: UblkCommand, device: u32) -> Result<Ticket, Errno> {
         self.push_command(command.encode(device, 0, 0), command)
     }
 
@@ -118,7 +120,7 @@ impl Control {
         &mut self,
         tickets: &[Ticket],
         limit: Option<Duration>,
-    ) -> Result<Option<Ended>, Errno> {
+    ) -> Result<Option<EndedCommand>, Errno> {
         let begun = Instant::now();
         loop {
             let ended = self.ring.completion().find_map(|entry| {
@@ -149,7 +151,7 @@ impl Control {
     fn push_command(
         &mut self,
         encoded: [u8; COMMAND_BYTES],
-        command: Command,
+        command: UblkCommand,
     ) -> Result<Ticket, Errno> {
         let mut bytes = [0; 80];
         bytes[..COMMAND_BYTES].copy_from_slice(&encoded);

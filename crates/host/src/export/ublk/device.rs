@@ -14,12 +14,12 @@ use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::command::{Command, FEATURES, Info, Parameters, State};
+use super::command::{DeviceInfo, DeviceState, FEATURES, Parameters, UblkCommand};
 use super::control::{Control, Ticket};
 use super::plan::{Choice, choose, mark};
 use super::proto::Shape;
-use super::server::Server;
-use super::table::Table;
+use super::server::UblkServer;
+use super::table::DescriptorTable;
 use crate::lock::LockedFile;
 use crate::system::describe;
 use crate::users::{self, User};
@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Settings of a block device.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct UblkSetup {
     /// N of `/dev/ublkbN`; one that is free otherwise.
     pub(crate) number: Option<u32>,
     /// UUID of the array that it belongs to.
@@ -50,7 +50,7 @@ pub(crate) struct Setup {
 
 /// Stage of a device. The stage determines the steps when this is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum DeviceStage {
     /// No disk yet.
     Made,
     /// Its disk waits for us.
@@ -68,10 +68,10 @@ enum Stage {
 /// then after the engine, the device goes; but one that has a disk is left to the next server, and
 /// users of the disk wait for that.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct UblkDevice {
     control: Control,
     number: u32,
-    stage: Stage,
+    stage: DeviceStage,
     /// Signalled by the server when it cannot serve.
     failed: Arc<OwnedFd>,
 }
@@ -80,14 +80,14 @@ pub(crate) struct Device {
 ///
 /// # Errors
 /// When there is no ublk, its user may not use it, or the device belongs to another array.
-pub(crate) fn make(setup: &Setup) -> Result<(Device, Server), Refusal> {
+pub(crate) fn make(setup: &UblkSetup) -> Result<(UblkDevice, UblkServer), Refusal> {
     let control = Control::open()?;
     let failed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
     let failed = Arc::new(failed.map_err(|error| refused("make an eventfd", error))?);
     let parameters = setup.parameters();
     let (mut device, info) = find(control, setup, failed)?;
     match device.stage {
-        Stage::Recovering => device.take_over(&info, &parameters)?,
+        DeviceStage::Recovering => device.take_over(&info, &parameters)?,
         _ => device.describe(&parameters)?,
     }
     let path = format!("/dev/ublkc{}", device.number);
@@ -95,23 +95,23 @@ pub(crate) fn make(setup: &Setup) -> Result<(Device, Server), Refusal> {
         let reason = format!("{path} cannot be opened: {}", describe(&error));
         Refusal::new(reason, "see whether devtmpfs is mounted on /dev, and who has it open")
     })?;
-    let table =
-        Table::of(&file, info.depth).map_err(|e| refused("share its table of requests", e))?;
+    let table = DescriptorTable::of(&file, info.depth)
+        .map_err(|e| refused("share its table of requests", e))?;
     let shape = Shape {
         size_bytes: parameters.sectors * SECTOR_BYTES,
         block_bytes: setup.block_bytes,
         most_bytes: Request::MAX_BYTES,
     };
-    let server = Server::new(LockedFile::from(file), table, shape, Arc::clone(&device.failed));
+    let server = UblkServer::new(LockedFile::from(file), table, shape, Arc::clone(&device.failed));
     Ok((device, server))
 }
 
 /// Makes a new device, or chooses one whose disk waits for a server.
 fn find(
     mut control: Control,
-    setup: &Setup,
+    setup: &UblkSetup,
     failed: Arc<OwnedFd>,
-) -> Result<(Device, Info), Refusal> {
+) -> Result<(UblkDevice, DeviceInfo), Refusal> {
     let mark = mark(&setup.uuid);
     let begun = Instant::now();
     let (info, stage) = loop {
@@ -121,23 +121,23 @@ fn find(
                 .map_err(|error| refused("take a dead device away", error))?,
             Choice::Wait(info) if begun.elapsed() >= PATIENCE => return Err(served(&info)),
             Choice::Wait(_) => thread::sleep(LOOK_AGAIN),
-            Choice::Recover(info) => break (info, Stage::Recovering),
+            Choice::Recover(info) => break (info, DeviceStage::Recovering),
             Choice::Add(number) => {
                 let mut bytes = new(number, mark).encode();
-                let made = control.call(Command::Add, number, &mut bytes);
+                let made = control.call(UblkCommand::Add, number, &mut bytes);
                 made.map_err(|error| refused("make a device", error))?;
-                break (Info::decode(&bytes), Stage::Made);
+                break (DeviceInfo::decode(&bytes), DeviceStage::Made);
             }
         }
     };
-    Ok((Device { control, number: info.device, stage, failed }, info))
+    Ok((UblkDevice { control, number: info.device, stage, failed }, info))
 }
 
-const fn new(number: u32, mark: u64) -> Info {
-    Info {
+const fn new(number: u32, mark: u64) -> DeviceInfo {
+    DeviceInfo {
         queues: 1,
         depth: DEPTH,
-        state: State::Dead,
+        state: DeviceState::Dead,
         most_bytes: Request::MAX_BYTES,
         device: number,
         pid: -1,
@@ -146,7 +146,7 @@ const fn new(number: u32, mark: u64) -> Info {
     }
 }
 
-impl Device {
+impl UblkDevice {
     /// N of `/dev/ublkbN`.
     pub(crate) const fn number(&self) -> u32 {
         self.number
@@ -159,14 +159,14 @@ impl Device {
     /// Sets the parameters of the future disk.
     fn describe(&mut self, parameters: &Parameters) -> Result<(), Refusal> {
         let mut bytes = parameters.encode();
-        let set = self.control.call(Command::SetParameters, self.number, &mut bytes);
+        let set = self.control.call(UblkCommand::SetParameters, self.number, &mut bytes);
         set.map_err(|error| refused("set what the disk is like", error))
     }
 
     /// Takes the place of a server that is gone.
-    fn take_over(&mut self, info: &Info, parameters: &Parameters) -> Result<(), Refusal> {
+    fn take_over(&mut self, info: &DeviceInfo, parameters: &Parameters) -> Result<(), Refusal> {
         let mut bytes = parameters.encode();
-        let told = self.control.call(Command::Parameters, self.number, &mut bytes);
+        let told = self.control.call(UblkCommand::Parameters, self.number, &mut bytes);
         told.map_err(|error| refused("tell what the disk is like", error))?;
         if info.most_bytes > Request::MAX_BYTES || !parameters.serve(&bytes) {
             let reason = format!("users wait at {} for another disk", self.path().display());
@@ -175,7 +175,7 @@ impl Device {
         }
         let begun = Instant::now();
         loop {
-            match self.control.call(Command::StartRecovery, self.number, &mut []) {
+            match self.control.call(UblkCommand::StartRecovery, self.number, &mut []) {
                 // The process that is gone has the device until its last thread is.
                 Err(Errno::BUSY) if begun.elapsed() < PATIENCE => thread::sleep(LOOK_AGAIN),
                 // A server that took it over has not come to the end of that.
@@ -193,8 +193,8 @@ impl Device {
     pub(crate) fn start(&mut self) -> Result<(), Refusal> {
         let pid = std::process::id();
         let command = match self.stage {
-            Stage::Recovering => Command::EndRecovery { pid },
-            _ => Command::Start { pid },
+            DeviceStage::Recovering => UblkCommand::EndRecovery { pid },
+            _ => UblkCommand::Start { pid },
         };
         let Self { control, number, failed, .. } = self;
         let mut run = || {
@@ -211,7 +211,7 @@ impl Device {
         };
         match run() {
             Ok(()) => {
-                self.stage = Stage::Live;
+                self.stage = DeviceStage::Live;
                 Ok(())
             }
             Err(Errno::NOSYS) => {
@@ -234,12 +234,12 @@ impl Device {
     /// # Errors
     /// When the disk is in use; it is served on.
     pub(crate) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
-        if self.stage == Stage::Recovering {
+        if self.stage == DeviceStage::Recovering {
             // Its users go on waiting.
             return Ok(());
         }
         let mut claim = None;
-        if self.stage == Stage::Live && !force {
+        if self.stage == DeviceStage::Live && !force {
             // Whoever is in a mount namespace of their own is seen by nothing else, and nobody can
             // mount it from now on.
             let flags = OFlags::EXCL | OFlags::CLOEXEC;
@@ -250,29 +250,29 @@ impl Device {
             }
             claim = claimed.ok();
         }
-        let begun = self.control.begin(Command::Stop, self.number);
+        let begun = self.control.begin(UblkCommand::Stop, self.number);
         let begun = begun.map_err(|error| refused("take the disk away", error))?;
-        self.stage = Stage::Ending(begun);
+        self.stage = DeviceStage::Ending(begun);
         self.await_end();
         drop(claim);
         Ok(())
     }
 
     fn await_end(&mut self) {
-        if let Stage::Ending(ticket) = self.stage
+        if let DeviceStage::Ending(ticket) = self.stage
             && let Ok(Some(_)) = self.control.wait(&[ticket], Some(PATIENCE))
         {
-            self.stage = Stage::Ended;
+            self.stage = DeviceStage::Ended;
         }
     }
 }
 
-impl Drop for Device {
+impl Drop for UblkDevice {
     fn drop(&mut self) {
         self.await_end();
         match self.stage {
-            Stage::Recovering | Stage::Live => {}
-            Stage::Made | Stage::Ending(_) | Stage::Ended => {
+            DeviceStage::Recovering | DeviceStage::Live => {}
+            DeviceStage::Made | DeviceStage::Ending(_) | DeviceStage::Ended => {
                 if let Err(error) = delete(&mut self.control, self.number) {
                     tracing::warn!("{} stays: {error}", self.path().display());
                 }
@@ -281,7 +281,7 @@ impl Drop for Device {
     }
 }
 
-impl Setup {
+impl UblkSetup {
     fn parameters(&self) -> Parameters {
         let logical_shift = self.block_bytes.trailing_zeros() as u8;
         // What almost all disks write without reading.
@@ -306,7 +306,7 @@ impl Setup {
 }
 
 /// All devices there are.
-fn devices(control: &mut Control) -> Vec<Info> {
+fn devices(control: &mut Control) -> Vec<DeviceInfo> {
     let entries = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let numbers = names.filter_map(|name| name.strip_prefix("ublkc")?.parse().ok());
@@ -315,14 +315,14 @@ fn devices(control: &mut Control) -> Vec<Info> {
 
 /// Takes a device away. While it is still open, the kernel defers the removal.
 fn delete(control: &mut Control, number: u32) -> Result<(), Errno> {
-    let ticket = control.begin(Command::Delete, number)?;
+    let ticket = control.begin(UblkCommand::Delete, number)?;
     match control.wait(&[ticket], Some(FAREWELL))? {
         Some((_, result)) => result,
         None => Err(Errno::BUSY),
     }
 }
 
-fn served(info: &Info) -> Refusal {
+fn served(info: &DeviceInfo) -> Refusal {
     let server = users::Process::of(info.pid.cast_unsigned());
     let reason = format!("/dev/ublkb{} of the array is served by {server}", info.device);
     Refusal::new(reason, Next::from("stop that one"))

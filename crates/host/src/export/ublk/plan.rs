@@ -6,7 +6,7 @@
 
 use braid_array::Refusal;
 
-use super::command::{ANY_DEVICE, FEATURES, Info, State};
+use super::command::{ANY_DEVICE, DeviceInfo, DeviceState, FEATURES};
 
 /// Step towards a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub(super) enum Choice {
     /// A device was never finished, or has lost its disk: take it away, and choose again.
     Clear(u32),
     /// Serve this one's disk on.
-    Recover(Info),
+    Recover(DeviceInfo),
     /// The device has a server, which may be about to end: look again.
-    Wait(Info),
+    Wait(DeviceInfo),
 }
 
 /// Marks devices of an array, by its UUID.
@@ -34,10 +34,14 @@ pub(super) fn mark(uuid: &[u8; 16]) -> u64 {
 /// # Errors
 /// When the wanted number belongs to another array; or when the array has a device of another
 /// number, where its users wait: they would read from it later what others have changed meanwhile.
-pub(super) fn choose(wanted: Option<u32>, mark: u64, found: &[Info]) -> Result<Choice, Refusal> {
+pub(super) fn choose(
+    wanted: Option<u32>,
+    mark: u64,
+    found: &[DeviceInfo],
+) -> Result<Choice, Refusal> {
     if let Some(own) = found.iter().find(|info| info.mark == mark) {
         let number = own.device;
-        if own.state == State::Dead {
+        if own.state == DeviceState::Dead {
             return Ok(Choice::Clear(number));
         }
         if wanted.is_some_and(|wanted| wanted != number) {
@@ -45,10 +49,10 @@ pub(super) fn choose(wanted: Option<u32>, mark: u64, found: &[Info]) -> Result<C
             return Err(Refusal::new(reason, format!("export it as ublk:{number}")));
         }
         return match own.state {
-            State::Quiesced if own.queues == 1 && own.features & FEATURES == FEATURES => {
+            DeviceState::Quiesced if own.queues == 1 && own.features & FEATURES == FEATURES => {
                 Ok(Choice::Recover(*own))
             }
-            State::Live => Ok(Choice::Wait(*own)),
+            DeviceState::Live => Ok(Choice::Wait(*own)),
             _ => Err(not_ours(number)),
         };
     }
@@ -72,9 +76,18 @@ mod tests {
 
     const OWN: u64 = 1 << 63 | 5;
 
-    fn info(device: u32, mark: u64, state: State) -> Info {
+    fn info(device: u32, mark: u64, state: DeviceState) -> DeviceInfo {
         let most_bytes = 1 << 20;
-        Info { queues: 1, depth: 128, state, most_bytes, device, pid: 9, features: FEATURES, mark }
+        DeviceInfo {
+            queues: 1,
+            depth: 128,
+            state,
+            most_bytes,
+            device,
+            pid: 9,
+            features: FEATURES,
+            mark,
+        }
     }
 
     #[test]
@@ -91,19 +104,25 @@ mod tests {
 
     #[test]
     fn an_array_gets_its_own_device_back() {
-        let live = info(0, 0, State::Live);
+        let live = info(0, 0, DeviceState::Live);
         let own = |state| info(1, OWN, state);
         let chosen = |wanted, own| choose(wanted, OWN, &[live, own]);
-        assert_eq!(chosen(None, own(State::Quiesced)), Ok(Choice::Recover(own(State::Quiesced))));
-        assert_eq!(chosen(Some(1), own(State::Quiesced)), chosen(None, own(State::Quiesced)));
-        assert_eq!(chosen(None, own(State::Live)), Ok(Choice::Wait(own(State::Live))));
-        assert_eq!(chosen(Some(4), own(State::Dead)), Ok(Choice::Clear(1)));
-        let waits = chosen(Some(2), own(State::Quiesced)).unwrap_err().to_string();
+        assert_eq!(
+            chosen(None, own(DeviceState::Quiesced)),
+            Ok(Choice::Recover(own(DeviceState::Quiesced)))
+        );
+        assert_eq!(
+            chosen(Some(1), own(DeviceState::Quiesced)),
+            chosen(None, own(DeviceState::Quiesced))
+        );
+        assert_eq!(chosen(None, own(DeviceState::Live)), Ok(Choice::Wait(own(DeviceState::Live))));
+        assert_eq!(chosen(Some(4), own(DeviceState::Dead)), Ok(Choice::Clear(1)));
+        let waits = chosen(Some(2), own(DeviceState::Quiesced)).unwrap_err().to_string();
         assert!(waits.contains("ublkb1") && waits.ends_with("ublk:1"), "{waits}");
         for strange in [
-            own(State::Other(3)),
-            Info { queues: 2, ..own(State::Quiesced) },
-            Info { features: 0, ..own(State::Quiesced) },
+            own(DeviceState::Other(3)),
+            DeviceInfo { queues: 2, ..own(DeviceState::Quiesced) },
+            DeviceInfo { features: 0, ..own(DeviceState::Quiesced) },
         ] {
             assert!(chosen(None, strange).is_err(), "{strange:?}");
         }
@@ -111,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_new_device_is_nobody_elses() {
-        let others = [info(0, 0, State::Live), info(1, OWN + 1, State::Quiesced)];
+        let others = [info(0, 0, DeviceState::Live), info(1, OWN + 1, DeviceState::Quiesced)];
         assert_eq!(choose(None, OWN, &others), Ok(Choice::Add(ANY_DEVICE)));
         assert_eq!(choose(Some(2), OWN, &others), Ok(Choice::Add(2)));
         for number in [0, 1] {

@@ -41,14 +41,14 @@ pub struct Shape {
 /// A request, its range in bytes: within the device, not empty, whole blocks, and of a read or
 /// write no longer than these may be. A flush has no range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct UblkRequest {
     /// Operation to be done.
     pub op: Op,
     /// Range of the operation.
     pub range: Range<u64>,
 }
 
-impl Ask {
+impl UblkRequest {
     /// Reads a descriptor.
     ///
     /// # Errors
@@ -136,13 +136,13 @@ mod tests {
         bytes
     }
 
-    fn decode(operation: u32, sectors: u32, first: u64) -> Result<Ask, Errno> {
-        Ask::decode(&descriptor(operation, sectors, first), &SHAPE)
+    fn decode(operation: u32, sectors: u32, first: u64) -> Result<UblkRequest, Errno> {
+        UblkRequest::decode(&descriptor(operation, sectors, first), &SHAPE)
     }
 
     #[test]
     fn requests_are_what_the_header_says() {
-        let ask = |op, range| Ok(Ask { op, range });
+        let ask = |op, range| Ok(UblkRequest { op, range });
         assert_eq!(decode(0, 8, 16), ask(Op::Read, 8192..12_288));
         // Failing fast and being metadata change nothing.
         assert_eq!(decode(1 | 0xf << 8, 2048, 0), ask(Op::Write { fua: false }, 0..1 << 20));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use braid_array::{Buf, Op, Request, RequestError};
 use rustix::io::Errno;
 
-use super::proto::{Ask, Shape, TagCommand, data_offset};
-use super::table::Table;
+use super::proto::{Shape, TagCommand, UblkRequest, data_offset};
+use super::table::DescriptorTable;
 use crate::arena::Holder;
 use crate::driver::{self, Completion};
 use crate::engine::core::Core;
@@ -20,16 +20,16 @@ use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 /// The disk of an array. The engine calls it as an [`Export`], from `start` to `close`; its device
 /// closes with this. The kernel asks until the disk is taken away, for which it wants all answers.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct UblkServer {
     id: ExportId,
     /// Device that commands go to and data come from.
     device: Arc<LockedFile>,
-    table: Table,
+    table: DescriptorTable,
     shape: Shape,
     /// Memory of requests, from the start on.
     holder: Option<Holder>,
     /// Requests that wait for memory, each with its tag, in this order.
-    short: VecDeque<(u16, Ask)>,
+    short: VecDeque<(u16, UblkRequest)>,
     /// Signalled when the kernel does not take a command.
     failed: Arc<OwnedFd>,
     /// Tags of requests that came while it is held, if it is; the kernel repeats them to the next
@@ -38,10 +38,10 @@ pub(crate) struct Server {
     closing: bool,
 }
 
-impl Server {
+impl UblkServer {
     pub(super) fn new(
         device: LockedFile,
-        table: Table,
+        table: DescriptorTable,
         shape: Shape,
         failed: Arc<OwnedFd>,
     ) -> Self {
@@ -74,7 +74,7 @@ impl Server {
         if let Some(held) = &mut self.held {
             return held.push(tag);
         }
-        match Ask::decode(&self.table.descriptor(tag), &self.shape) {
+        match UblkRequest::decode(&self.table.descriptor(tag), &self.shape) {
             _ if self.closing => self.answer(core, tag, Err(Errno::IO)),
             Err(errno) => self.answer(core, tag, Err(errno)),
             Ok(ask) if !has_data(ask.op) => self.ask(core, tag, ask, Buf::default()),
@@ -86,7 +86,7 @@ impl Server {
     }
 
     /// Gives the array a request.
-    fn ask(&mut self, core: &mut Core, tag: u16, ask: Ask, buf: Buf) {
+    fn ask(&mut self, core: &mut Core, tag: u16, ask: UblkRequest, buf: Buf) {
         if let Op::Write { .. } = ask.op
             && let Err(errno) = self.fetch_data(core, tag, buf)
         {
@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-impl Export for Server {
+impl Export for UblkServer {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
         self.holder = core.arena.admit();

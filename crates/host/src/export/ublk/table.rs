@@ -10,16 +10,16 @@ use super::proto::DESCRIPTOR_BYTES;
 
 /// The descriptors of the first queue, one for each tag.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct DescriptorTable {
     start: NonNull<u8>,
     len: usize,
     depth: u16,
 }
 
 // SAFETY: it owns the mapping, and only reads from it.
-unsafe impl Send for Table {}
+unsafe impl Send for DescriptorTable {}
 
-impl Table {
+impl DescriptorTable {
     /// Maps the descriptors of a device with so many tags.
     pub(super) fn of(device: &File, depth: u16) -> Result<Self, Errno> {
         // The kernel takes no other length.
@@ -46,7 +46,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for DescriptorTable {
     fn drop(&mut self) {
         // SAFETY: the mapping is this one's, and nothing points there any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };

@@ -13,8 +13,8 @@ use braid_array::{
 };
 
 use super::proto::{DESCRIPTOR_BYTES, Shape, data_offset};
-use super::server::Server;
-use super::table::Table;
+use super::server::UblkServer;
+use super::table::DescriptorTable;
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
 use crate::engine::core::Core;
@@ -76,7 +76,7 @@ impl BlockMachine for Taken {
 
 struct World {
     core: Core,
-    server: Server,
+    server: UblkServer,
     machine: Taken,
     device: File,
     failed: std::sync::Arc<std::os::fd::OwnedFd>,
@@ -86,12 +86,12 @@ impl World {
     fn new(request_bytes: u64) -> Self {
         let device = tempfile::tempfile().unwrap();
         device.set_len(data_offset(DEPTH)).unwrap();
-        let table = Table::of(&device, DEPTH).unwrap();
+        let table = DescriptorTable::of(&device, DEPTH).unwrap();
         let shape = Shape { size_bytes: SIZE, block_bytes: 512, most_bytes: Request::MAX_BYTES };
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let failed = std::sync::Arc::new(rustix::event::eventfd(0, flags).unwrap());
         let locked = LockedFile::from(device.try_clone().unwrap());
-        let mut server = Server::new(locked, table, shape, std::sync::Arc::clone(&failed));
+        let mut server = UblkServer::new(locked, table, shape, std::sync::Arc::clone(&failed));
         let arena = Arena::new(0, request_bytes).unwrap();
         let driver = Driver::threads(arena.memory()).unwrap();
         let mut core = Core::new(arena, driver, ScatteredRanges::default());
@@ -211,7 +211,7 @@ fn without_the_driver_there_is_no_device() {
         // The judges have a guest without it.
         return;
     }
-    let setup = super::Setup {
+    let setup = super::UblkSetup {
         number: None,
         uuid: [1; 16],
         size_bytes: SIZE,

@@ -4,7 +4,7 @@
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress};
 
-use super::memory::Guest;
+use super::memory::MappedGuest;
 
 /// Descriptors of a chain at most, in an indirect table. In the ring's own there are at most as
 /// many as the ring has.
@@ -29,7 +29,7 @@ pub(super) struct Chain {
 
 /// Reason for which a chain cannot be answered. The ring is unusable from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum BrokenChain {
     #[error("a descriptor beyond the end of its table")]
     Index,
     #[error("a chain in a circle, or one that is too long")]
@@ -49,7 +49,7 @@ pub(super) enum Broken {
 }
 
 /// The table that a chain is in.
-struct Table {
+struct ChainTable {
     address: GuestAddress,
     len: u32,
     indirect: bool,
@@ -59,25 +59,25 @@ impl Chain {
     /// Reads the chain that begins with descriptor `head` of a table of `size`.
     ///
     /// # Errors
-    /// [`Broken`]
+    /// [`BrokenChain`]
     pub(super) fn read(
-        guest: &Guest,
+        guest: &MappedGuest,
         table: GuestAddress,
         size: u16,
         head: u16,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, BrokenChain> {
         let mut chain = Self::default();
-        let mut table = Table { address: table, len: size.into(), indirect: false };
+        let mut table = ChainTable { address: table, len: size.into(), indirect: false };
         let mut index = u32::from(head);
         let mut seen = 0;
         let mut bytes = 0u32;
         loop {
             if index >= table.len {
-                return Err(Broken::Index);
+                return Err(BrokenChain::Index);
             }
             // One that comes twice would come for ever.
             if seen == table.len {
-                return Err(Broken::TooLong);
+                return Err(BrokenChain::TooLong);
             }
             seen += 1;
             let descriptor = table.descriptor(guest, index)?;
@@ -87,7 +87,7 @@ impl Chain {
                 seen = 0;
                 continue;
             }
-            bytes = bytes.checked_add(descriptor.len()).ok_or(Broken::TooLong)?;
+            bytes = bytes.checked_add(descriptor.len()).ok_or(BrokenChain::TooLong)?;
             chain.add(&descriptor)?;
             if !descriptor.has_next() {
                 return Ok(chain);
@@ -96,35 +96,35 @@ impl Chain {
         }
     }
 
-    fn add(&mut self, descriptor: &Descriptor) -> Result<(), Broken> {
+    fn add(&mut self, descriptor: &Descriptor) -> Result<(), BrokenChain> {
         let area = Area { address: descriptor.addr(), len: descriptor.len() };
         if descriptor.is_write_only() {
             self.writable.push(area);
         } else if self.writable.is_empty() {
             self.readable.push(area);
         } else {
-            return Err(Broken::Order);
+            return Err(BrokenChain::Order);
         }
         Ok(())
     }
 }
 
-impl Table {
-    fn descriptor(&self, guest: &Guest, index: u32) -> Result<Descriptor, Broken> {
+impl ChainTable {
+    fn descriptor(&self, guest: &MappedGuest, index: u32) -> Result<Descriptor, BrokenChain> {
         let offset = u64::from(index) * u64::from(DESCRIPTOR_BYTES);
-        let address = self.address.checked_add(offset).ok_or(Broken::Table)?;
-        guest.read_obj(address).map_err(|_| Broken::Table)
+        let address = self.address.checked_add(offset).ok_or(BrokenChain::Table)?;
+        guest.read_obj(address).map_err(|_| BrokenChain::Table)
     }
 
     /// The table that a descriptor of this one stands for; it is the last of the chain here.
-    fn indirect(&self, descriptor: &Descriptor) -> Result<Self, Broken> {
+    fn indirect(&self, descriptor: &Descriptor) -> Result<Self, BrokenChain> {
         let len = descriptor.len() / DESCRIPTOR_BYTES;
         let whole = descriptor.len().is_multiple_of(DESCRIPTOR_BYTES);
         if self.indirect || descriptor.has_next() || !whole || len == 0 {
-            return Err(Broken::Indirect);
+            return Err(BrokenChain::Indirect);
         }
         if len > MAX_DESCRIPTORS {
-            return Err(Broken::TooLong);
+            return Err(BrokenChain::TooLong);
         }
         Ok(Self { address: descriptor.addr(), len, indirect: true })
     }

@@ -4,7 +4,7 @@
 use braid_array::SECTOR_BYTES;
 use vhost::vhost_user::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 
-use super::request::{ID_BYTES, Limits, MAX_SEGMENT_SECTORS, MAX_SEGMENTS};
+use super::request::{ID_BYTES, MAX_SEGMENT_SECTORS, MAX_SEGMENTS, RequestLimits};
 
 /// Rings at most.
 pub(crate) const MAX_RINGS: usize = 64;
@@ -32,7 +32,7 @@ pub(super) mod feature {
 
 /// An array as a block device.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
+pub(crate) struct ExportedDevice {
     /// Name of the array; guests find it as the serial number.
     pub(crate) name: String,
     /// Size of the array.
@@ -49,11 +49,11 @@ pub(crate) struct Device {
     pub(crate) rings: u16,
 }
 
-impl Device {
+impl ExportedDevice {
     /// Returns the limits of requests to the array.
-    pub(super) const fn limits(&self) -> Limits {
+    pub(super) const fn limits(&self) -> RequestLimits {
         let block = self.block_bytes as u64;
-        Limits {
+        RequestLimits {
             // What lies beyond the last whole block cannot be asked for.
             size_bytes: self.size_bytes - self.size_bytes % block,
             block_bytes: self.block_bytes,

@@ -7,12 +7,12 @@ use std::sync::mpsc::SyncSender;
 
 use braid_array::{Request, RequestError};
 
-use super::chain::Broken;
-use super::device::{Device, MAX_RINGS};
-use super::endpoint_messages::{EndpointMessage, Opened};
-use super::jobs::{Finished, Jobs, Origin, tell};
-use super::request::{Ask, Asked, Limits, Status, copy_in};
-use super::ring::Ring;
+use super::chain::BrokenChain;
+use super::device::{ExportedDevice, MAX_RINGS};
+use super::endpoint_messages::{EndpointMessage, OpenedRing};
+use super::jobs::{FinishedRequest, RequestOrigin, VhostJobs, tell};
+use super::request::{BlockOperation, RequestLimits, Status, VirtioRequest, copy_in};
+use super::ring::VirtioRing;
 use super::windows::Windows;
 use crate::engine::core::Core;
 use crate::token::ExportId;
@@ -24,7 +24,7 @@ type Stopping = Option<SyncSender<u16>>;
 /// A ring that is served.
 #[derive(Debug)]
 struct Seat {
-    ring: Ring,
+    ring: VirtioRing,
     kick: Arc<OwnedFd>,
     call: Option<File>,
     error: Option<File>,
@@ -49,16 +49,16 @@ pub(super) enum Watch {
 
 /// The rings of a front end.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct VhostEndpoint {
     export: ExportId,
     client: usize,
-    device: Arc<Device>,
-    limits: Limits,
+    device: Arc<ExportedDevice>,
+    limits: RequestLimits,
     seats: Vec<Option<Seat>>,
     /// Windows on the memory in which requests lie now.
     windows: Arc<Windows>,
     /// Requests, from the first ring on.
-    jobs: Option<Jobs>,
+    jobs: Option<VhostJobs>,
     user: Option<User>,
     /// The front end has gone, and its thread waits for the rest to end.
     gone: Option<SyncSender<()>>,
@@ -68,8 +68,8 @@ pub(super) struct Endpoint {
     closed: bool,
 }
 
-impl Endpoint {
-    pub(super) fn new(export: ExportId, client: usize, device: Arc<Device>) -> Self {
+impl VhostEndpoint {
+    pub(super) fn new(export: ExportId, client: usize, device: Arc<ExportedDevice>) -> Self {
         let limits = device.limits();
         let seats = (0..MAX_RINGS).map(|_| None).collect();
         Self {
@@ -135,17 +135,23 @@ impl Endpoint {
         }
     }
 
-    fn start(&mut self, core: &mut Core, ring: usize, opened: Opened, watches: &mut Vec<Watch>) {
+    fn start(
+        &mut self,
+        core: &mut Core,
+        ring: usize,
+        opened: OpenedRing,
+        watches: &mut Vec<Watch>,
+    ) {
         if self.jobs.is_none() {
             let name = (self.export, self.client);
             let holder = core.arena.admit();
-            self.jobs = holder.map(|holder| Jobs::new(name, holder));
+            self.jobs = holder.map(|holder| VhostJobs::new(name, holder));
         }
         if self.jobs.is_none() {
             tracing::warn!(array = self.device.name, "vhost-user: too many use the array");
             return;
         }
-        let Opened { ring: served, kick, call, error, enabled, flushes } = opened;
+        let OpenedRing { ring: served, kick, call, error, enabled, flushes } = opened;
         let kick = Arc::new(kick);
         watches.push(Watch::Begin { ring, kick: Arc::clone(&kick) });
         self.seats[ring] = Some(Seat {
@@ -193,12 +199,12 @@ impl Endpoint {
         }
         loop {
             match seat.ring.next(&self.limits) {
-                Ok(Some((head, Asked { status, ask }))) => {
+                Ok(Some((head, VirtioRequest { status, ask }))) => {
                     let guest = Arc::clone(seat.ring.guest());
                     let windows = Arc::clone(&self.windows);
-                    let origin = Origin { ring: index, head, guest, windows, status };
+                    let origin = RequestOrigin { ring: index, head, guest, windows, status };
                     match ask {
-                        Ok(Ask::Id { into }) => {
+                        Ok(BlockOperation::Id { into }) => {
                             let id = self.device.id();
                             let room = super::chain::bytes(&into).min(id.len() as u64);
                             let id = &id[..room as usize];
@@ -233,7 +239,7 @@ impl Endpoint {
     }
 
     fn answer_all(&mut self) {
-        while let Some(finished) = self.jobs.as_mut().and_then(Jobs::next_finished) {
+        while let Some(finished) = self.jobs.as_mut().and_then(VhostJobs::next_finished) {
             if let Some(seat) = &mut self.seats[finished.ring] {
                 seat.answer(&self.device, finished);
             }
@@ -268,7 +274,7 @@ impl Endpoint {
 
     /// Returns whether nothing that was taken is in flight.
     pub(super) fn is_over(&self) -> bool {
-        self.jobs.as_ref().is_none_or(Jobs::is_empty)
+        self.jobs.as_ref().is_none_or(VhostJobs::is_empty)
     }
 
     /// Lets go of all rings, and gives the memory of requests back.
@@ -291,7 +297,7 @@ impl Endpoint {
 }
 
 impl Seat {
-    fn answer(&mut self, device: &Device, finished: Finished) {
+    fn answer(&mut self, device: &ExportedDevice, finished: FinishedRequest) {
         self.answered = true;
         if let Err(broken) = self.ring.answered(finished.head, finished.written) {
             self.give_up(device, broken);
@@ -308,7 +314,7 @@ impl Seat {
 
     /// Reports a broken ring to the front end, which may set it up again. Nothing more is taken of
     /// it.
-    fn give_up(&self, device: &Device, broken: Broken) {
+    fn give_up(&self, device: &ExportedDevice, broken: BrokenChain) {
         tracing::warn!(array = device.name, "vhost-user: a ring is not served any more: {broken}");
         self.error.iter().for_each(signal);
     }

@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use super::memory::Guest;
-use super::ring::Ring;
+use super::memory::MappedGuest;
+use super::ring::VirtioRing;
 use crate::mailbox::Mailbox;
 use crate::users::User;
 
 /// A ring that may be served.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) ring: Ring,
+pub(super) struct OpenedRing {
+    pub(super) ring: VirtioRing,
     /// Signalled by the guest when requests have come. Non-blocking.
     pub(super) kick: OwnedFd,
     /// We signal it when something was answered.
@@ -31,10 +31,10 @@ pub(super) enum EndpointMessage {
     /// A front end is there.
     Here(User),
     /// Requests that come lie in this memory.
-    Memory(Arc<Guest>),
+    Memory(Arc<MappedGuest>),
     Start {
         ring: usize,
-        opened: Box<Opened>,
+        opened: Box<OpenedRing>,
     },
     Enable {
         ring: usize,

@@ -18,11 +18,11 @@ use vhost::vhost_user::{
 };
 use vm_memory::FileOffset;
 
-use super::device::{Device, MAX_RINGS, feature};
-use super::endpoint_messages::{EndpointMailbox, EndpointMessage, Opened};
-use super::inflight::{Notes, Region, ring_bytes};
-use super::memory::{MAX_REGIONS, Table};
-use super::ring::{MAX_SIZE, Ring, Setup};
+use super::device::{ExportedDevice, MAX_RINGS, feature};
+use super::endpoint_messages::{EndpointMailbox, EndpointMessage, OpenedRing};
+use super::inflight::{InflightRegion, Notes, ring_bytes};
+use super::memory::{MAX_REGIONS, RegionTable};
+use super::ring::{MAX_SIZE, RingSetup, VirtioRing};
 use crate::mailbox::ReceiverGone;
 
 /// Settings of a ring.
@@ -42,18 +42,18 @@ struct Vring {
 /// from the connection of the front end to the end of that.
 #[derive(Debug)]
 pub(super) struct FrontEnd {
-    device: Arc<Device>,
+    device: Arc<ExportedDevice>,
     says: EndpointMailbox,
     features: u64,
-    table: Table,
+    table: RegionTable,
     notes: Option<Notes>,
     vrings: Vec<Vring>,
 }
 
 impl FrontEnd {
-    pub(super) fn new(device: Arc<Device>, says: EndpointMailbox) -> Self {
+    pub(super) fn new(device: Arc<ExportedDevice>, says: EndpointMailbox) -> Self {
         let vrings = (0..device.rings).map(|_| Vring::default()).collect();
-        Self { device, says, features: 0, table: Table::default(), notes: None, vrings }
+        Self { device, says, features: 0, table: RegionTable::default(), notes: None, vrings }
     }
 
     fn vring(&mut self, index: u32) -> Result<&mut Vring> {
@@ -74,7 +74,7 @@ impl FrontEnd {
         let vring = &self.vrings[index];
         let place = |user| self.table.translate(user).ok_or(Error::InvalidParam);
         let [descriptors, used, available] = vring.places.ok_or(Error::InvalidParam)?;
-        let setup = Setup {
+        let setup = RingSetup {
             size: vring.size,
             descriptors: place(descriptors)?,
             available: place(available)?,
@@ -83,12 +83,12 @@ impl FrontEnd {
             event_index: self.has(feature::EVENT_IDX),
             inflight: self.notes.clone().map(|notes| (notes, index)),
         };
-        let ring = Ring::new(&setup, Arc::clone(self.table.guest()));
+        let ring = VirtioRing::new(&setup, Arc::clone(self.table.guest()));
         let ring = ring.map_err(|error| {
             tracing::warn!(array = self.device.name, "vhost-user: ring {index}: {error}");
             Error::InvalidParam
         })?;
-        let opened = Box::new(Opened {
+        let opened = Box::new(OpenedRing {
             ring,
             kick,
             call: vring.call.as_ref().map(File::try_clone).transpose().map_err(system)?,
@@ -114,7 +114,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    fn set_table(&mut self, table: Table) -> Result<()> {
+    fn set_table(&mut self, table: RegionTable) -> Result<()> {
         let guest = Arc::clone(table.guest());
         self.table = table;
         self.message(EndpointMessage::Memory(guest))
@@ -145,7 +145,7 @@ fn map(inflight: &VhostUserInflight, file: File) -> Result<Notes> {
     if !fits(inflight) || size < needed {
         return Err(Error::InvalidParam);
     }
-    let region = Region::from_file(FileOffset::new(file, mmap_offset), size);
+    let region = InflightRegion::from_file(FileOffset::new(file, mmap_offset), size);
     let region = Arc::new(region.map_err(|_| Error::InvalidParam)?);
     Ok(Notes { region, size: queue_size })
 }
@@ -187,7 +187,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<u64>>> {
-        let table = Table::of(regions, files).map_err(|_| Error::InvalidParam)?;
+        let table = RegionTable::of(regions, files).map_err(|_| Error::InvalidParam)?;
         self.set_table(table).map(|()| None)
     }
 
@@ -250,11 +250,11 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(Device::protocol_features())
+        Ok(ExportedDevice::protocol_features())
     }
 
     fn set_protocol_features(&mut self, features: u64) -> Result<()> {
-        let unknown = features & !Device::protocol_features().bits() != 0;
+        let unknown = features & !ExportedDevice::protocol_features().bits() != 0;
         if unknown { Err(Error::FeatureMismatch) } else { Ok(()) }
     }
 

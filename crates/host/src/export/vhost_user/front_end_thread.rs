@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-use super::device::Device;
+use super::device::ExportedDevice;
 use super::endpoint_messages::{EndpointMailbox, EndpointMessage};
 use super::front_end::FrontEnd;
 use crate::mailbox::ReceiverGone;
@@ -41,7 +41,7 @@ impl FrontEndThread {
     /// When no thread can be started.
     pub(super) fn run(
         self: Arc<Self>,
-        device: Arc<Device>,
+        device: Arc<ExportedDevice>,
         says: EndpointMailbox,
     ) -> io::Result<()> {
         let run = move || while self.serve_next(&device, &says).is_ok() {};
@@ -70,7 +70,11 @@ impl FrontEndThread {
         self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve_next(&self, device: &Arc<Device>, says: &EndpointMailbox) -> Result<(), ReceiverGone> {
+    fn serve_next(
+        &self,
+        device: &Arc<ExportedDevice>,
+        says: &EndpointMailbox,
+    ) -> Result<(), ReceiverGone> {
         let stream = self.accept()?;
         let user = Process::at_other_end(&stream).map_or(User::Unseen, User::Process);
         tracing::info!(array = device.name, "vhost-user: {user} has connected");
@@ -111,7 +115,12 @@ impl FrontEndThread {
     }
 
     /// Handles messages of a front end until its connection ends; returns the reason.
-    fn serve(&self, device: &Arc<Device>, says: &EndpointMailbox, stream: UnixStream) -> Error {
+    fn serve(
+        &self,
+        device: &Arc<ExportedDevice>,
+        says: &EndpointMailbox,
+        stream: UnixStream,
+    ) -> Error {
         let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
         let front_end = FrontEnd::new(Arc::clone(device), says.clone());
         let mut front_end = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(front_end)));

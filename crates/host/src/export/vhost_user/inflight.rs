@@ -34,12 +34,12 @@ mod at {
 }
 
 /// Memory of that kind.
-pub(super) type Region = MmapRegion<()>;
+pub(super) type InflightRegion = MmapRegion<()>;
 
 /// Memory for some rings, each of up to `size` descriptors.
 #[derive(Clone, Debug)]
 pub(super) struct Notes {
-    pub(super) region: Arc<Region>,
+    pub(super) region: Arc<InflightRegion>,
     pub(super) size: u16,
 }
 

@@ -18,8 +18,8 @@ use slab::Slab;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::chain::Area;
-use super::memory::Guest;
-use super::request::{Ask, Status, copy_in, copy_out};
+use super::memory::MappedGuest;
+use super::request::{BlockOperation, Status, copy_in, copy_out};
 use super::windows::Windows;
 use crate::arena::Holder;
 use crate::engine::core::Core;
@@ -27,18 +27,18 @@ use crate::token::{ExportId, JobRef, Owner};
 
 /// Origin of a request, and destination of its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Origin {
+pub(super) struct RequestOrigin {
     pub(super) ring: usize,
     pub(super) head: u16,
     /// Memory of the guest when the request came.
-    pub(super) guest: Arc<Guest>,
+    pub(super) guest: Arc<MappedGuest>,
     pub(super) windows: Arc<Windows>,
     pub(super) status: GuestAddress,
 }
 
 /// A request that is over; its status has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Finished {
+pub(super) struct FinishedRequest {
     pub(super) ring: usize,
     pub(super) head: u16,
     /// Bytes of the guest's memory that were written.
@@ -47,7 +47,7 @@ pub(super) struct Finished {
 
 /// Data on their way.
 #[derive(Debug)]
-struct Transfer {
+struct DataMove {
     op: Op,
     areas: Vec<Area>,
     range: Range<u64>,
@@ -56,9 +56,9 @@ struct Transfer {
 }
 
 #[derive(Debug)]
-struct Job {
-    origin: Origin,
-    transfer: Option<Transfer>,
+struct VhostJob {
+    origin: RequestOrigin,
+    transfer: Option<DataMove>,
     in_flight: u32,
     error: Option<RequestError>,
 }
@@ -74,7 +74,7 @@ struct Held {
     result: Result<(), RequestError>,
 }
 
-impl Job {
+impl VhostJob {
     /// Returns the place in the guest's memory that a part of a long read can go to.
     fn window(&self, range: &Range<u64>) -> Option<Buf> {
         let transfer = self.transfer.as_ref().filter(|transfer| transfer.op == Op::Read)?;
@@ -84,25 +84,25 @@ impl Job {
 
     /// All its requests have been made, or no more are worth it.
     fn is_issued(&self) -> bool {
-        let whole = |transfer: &Transfer| transfer.next == transfer.range.end;
+        let whole = |transfer: &DataMove| transfer.next == transfer.range.end;
         self.error.is_some() || self.transfer.as_ref().is_none_or(whole)
     }
 }
 
 /// The requests of one front end that are under way. Each [begins](Self::begin) and comes back as
-/// [`Finished`]. Requests that wait for memory get it in the order in which they came.
+/// [`FinishedRequest`]. Requests that wait for memory get it in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(super) struct VhostJobs {
     export: ExportId,
     client: usize,
     holder: Holder,
-    jobs: Slab<Job>,
+    jobs: Slab<VhostJob>,
     short: VecDeque<usize>,
     held: Vec<Held>,
-    finished: VecDeque<Finished>,
+    finished: VecDeque<FinishedRequest>,
 }
 
-impl Jobs {
+impl VhostJobs {
     pub(super) fn new((export, client): (ExportId, usize), holder: Holder) -> Self {
         let jobs = Slab::new();
         Self {
@@ -117,27 +117,36 @@ impl Jobs {
     }
 
     /// Begins the operation of a request. Without `flushes`, written data are durable at the end.
-    pub(super) fn begin(&mut self, core: &mut Core, origin: Origin, ask: Ask, flushes: bool) {
+    pub(super) fn begin(
+        &mut self,
+        core: &mut Core,
+        origin: RequestOrigin,
+        ask: BlockOperation,
+        flushes: bool,
+    ) {
         let fua = !flushes;
-        let index = self.jobs.insert(Job { origin, transfer: None, in_flight: 0, error: None });
+        let index =
+            self.jobs.insert(VhostJob { origin, transfer: None, in_flight: 0, error: None });
         match ask {
-            Ask::Read { range, into } => self.transfer(core, index, Op::Read, range, into),
-            Ask::Write { range, from } => {
+            BlockOperation::Read { range, into } => {
+                self.transfer(core, index, Op::Read, range, into)
+            }
+            BlockOperation::Write { range, from } => {
                 self.transfer(core, index, Op::Write { fua }, range, from);
             }
-            Ask::Flush => self.request(core, index, Op::Flush, &(0..0), Buf::default()),
-            Ask::Discard(ranges) => {
+            BlockOperation::Flush => self.request(core, index, Op::Flush, &(0..0), Buf::default()),
+            BlockOperation::Discard(ranges) => {
                 for range in ranges {
                     self.request(core, index, Op::Discard, &range, Buf::default());
                 }
             }
-            Ask::Zero(ranges) => {
+            BlockOperation::Zero(ranges) => {
                 for (range, unmap) in ranges {
                     let op = Op::WriteZeroes { fua, unmap };
                     self.request(core, index, op, &range, Buf::default());
                 }
             }
-            Ask::Id { .. } => unreachable!("that is known without the array"),
+            BlockOperation::Id { .. } => unreachable!("that is known without the array"),
         }
         self.finish_if_over(index);
     }
@@ -151,7 +160,7 @@ impl Jobs {
         areas: Vec<Area>,
     ) {
         let next = range.start;
-        self.jobs[index].transfer = Some(Transfer { op, areas, range, next });
+        self.jobs[index].transfer = Some(DataMove { op, areas, range, next });
         if !self.short.is_empty() || !self.advance(core, index) {
             self.short.push_back(index);
         }
@@ -261,7 +270,7 @@ impl Jobs {
         if job.in_flight > 0 || !job.is_issued() || self.short.contains(&index) {
             return;
         }
-        let Job { origin, transfer, error, .. } = self.jobs.remove(index);
+        let VhostJob { origin, transfer, error, .. } = self.jobs.remove(index);
         let read = transfer.filter(|transfer| transfer.op == Op::Read);
         let bytes = read.map_or(0, |transfer| transfer.range.end - transfer.range.start);
         let status = if error.is_some() { Status::IoError } else { Status::Ok };
@@ -269,7 +278,7 @@ impl Jobs {
     }
 
     /// The next request that is over.
-    pub(super) fn next_finished(&mut self) -> Option<Finished> {
+    pub(super) fn next_finished(&mut self) -> Option<FinishedRequest> {
         self.finished.pop_front()
     }
 
@@ -286,9 +295,9 @@ impl Jobs {
 }
 
 /// Tells the guest how a request ended; so many bytes of data were written for it.
-pub(super) fn tell(origin: &Origin, status: Status, bytes: u64) -> Finished {
+pub(super) fn tell(origin: &RequestOrigin, status: Status, bytes: u64) -> FinishedRequest {
     // It was looked at when the request came, and this is the memory of that time.
     let _ = origin.guest.write_obj(status as u8, origin.status);
     let written = u32::try_from(bytes + 1).unwrap_or(u32::MAX);
-    Finished { ring: origin.ring, head: origin.head, written }
+    FinishedRequest { ring: origin.ring, head: origin.head, written }
 }

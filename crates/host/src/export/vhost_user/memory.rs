@@ -14,7 +14,7 @@ use vhost::vhost_user::message::VhostUserMemoryRegion;
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
 /// The guest's memory.
-pub(super) type Guest = GuestMemoryMmap<()>;
+pub(super) type MappedGuest = GuestMemoryMmap<()>;
 
 /// Regions at most; as many as a guest may have memory modules.
 pub(super) const MAX_REGIONS: usize = 509;
@@ -25,7 +25,7 @@ pub(super) const MAX_REGIONS: usize = 509;
 pub(super) struct NotMapped;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Region {
+struct MemoryRegion {
     guest: u64,
     user: u64,
     bytes: u64,
@@ -33,12 +33,12 @@ struct Region {
 
 /// The regions, and the mapping of all of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
-    regions: Vec<Region>,
-    guest: Arc<Guest>,
+pub(super) struct RegionTable {
+    regions: Vec<MemoryRegion>,
+    guest: Arc<MappedGuest>,
 }
 
-impl Table {
+impl RegionTable {
     /// Maps regions.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Table {
         let mapped = Arc::new(mapped.map_err(|_| NotMapped)?);
         let guest = self.guest.insert_region(mapped).map_err(|_| NotMapped)?;
         let mut regions = self.regions.clone();
-        regions.push(Region { guest: guest_phys_addr, user: user_addr, bytes: memory_size });
+        regions.push(MemoryRegion { guest: guest_phys_addr, user: user_addr, bytes: memory_size });
         Ok(Self { regions, guest: Arc::new(guest) })
     }
 
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// All of it.
-    pub(super) const fn guest(&self) -> &Arc<Guest> {
+    pub(super) const fn guest(&self) -> &Arc<MappedGuest> {
         &self.guest
     }
 }

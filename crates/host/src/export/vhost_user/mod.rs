@@ -32,6 +32,6 @@ mod server;
 mod tests;
 mod windows;
 
-pub(crate) use device::{Device, MAX_RINGS};
+pub(crate) use device::{ExportedDevice, MAX_RINGS};
 pub use fuzz::{FUZZ_MEMORY_BYTES, fuzz_ring};
-pub(crate) use server::Server;
+pub(crate) use server::VhostServer;

@@ -9,8 +9,8 @@ use std::ops::Range;
 use braid_array::SECTOR_BYTES;
 use vm_memory::{Bytes, GuestAddress, GuestMemory, Permissions};
 
-use super::chain::{Area, Broken, Chain, bytes, skip};
-use super::memory::Guest;
+use super::chain::{Area, BrokenChain, Chain, bytes, skip};
+use super::memory::MappedGuest;
 
 /// u32 type, u32 reserved, u64 sector, little-endian.
 const HEADER_BYTES: u32 = 16;
@@ -45,7 +45,7 @@ pub(super) enum Status {
 /// Operation of a request. Ranges are bytes of the array, whole blocks and not empty; areas lie in
 /// the guest's memory, and are as long as the range.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum BlockOperation {
     Read { range: Range<u64>, into: Vec<Area> },
     Write { range: Range<u64>, from: Vec<Area> },
     Flush,
@@ -56,15 +56,15 @@ pub(super) enum Ask {
 
 /// A request, and where its status goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct VirtioRequest {
     pub(super) status: GuestAddress,
     /// Operation to be done, or the status with which the request has ended already.
-    pub(super) ask: Result<Ask, Status>,
+    pub(super) ask: Result<BlockOperation, Status>,
 }
 
 /// Limits of requests to the array.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct RequestLimits {
     pub(super) size_bytes: u64,
     pub(super) block_bytes: u32,
     pub(super) read_only: bool,
@@ -76,32 +76,36 @@ struct Segment {
     flags: u32,
 }
 
-impl Asked {
+impl VirtioRequest {
     /// Decodes the request of a chain.
     ///
     /// # Errors
-    /// [`Broken`] when it cannot even be answered.
-    pub(super) fn of(guest: &Guest, chain: Chain, limits: &Limits) -> Result<Self, Broken> {
+    /// [`BrokenChain`] when it cannot even be answered.
+    pub(super) fn of(
+        guest: &MappedGuest,
+        chain: Chain,
+        limits: &RequestLimits,
+    ) -> Result<Self, BrokenChain> {
         let Chain { readable, mut writable } = chain;
-        let last = writable.iter_mut().rfind(|area| area.len > 0).ok_or(Broken::NoStatus)?;
+        let last = writable.iter_mut().rfind(|area| area.len > 0).ok_or(BrokenChain::NoStatus)?;
         last.len -= 1;
-        let status = last.address.0.checked_add(last.len.into()).ok_or(Broken::NoStatus)?;
+        let status = last.address.0.checked_add(last.len.into()).ok_or(BrokenChain::NoStatus)?;
         let status = GuestAddress(status);
         if !guest.check_range(status, 1, Permissions::Write) {
-            return Err(Broken::NoStatus);
+            return Err(BrokenChain::NoStatus);
         }
         writable.retain(|area| area.len > 0);
         Ok(Self { status, ask: limits.ask(guest, readable, writable) })
     }
 }
 
-impl Limits {
+impl RequestLimits {
     fn ask(
         &self,
-        guest: &Guest,
+        guest: &MappedGuest,
         mut readable: Vec<Area>,
         writable: Vec<Area>,
-    ) -> Result<Ask, Status> {
+    ) -> Result<BlockOperation, Status> {
         let lies_inside = |area: &Area, access| {
             usize::try_from(area.len).is_ok_and(|len| guest.check_range(area.address, len, access))
         };
@@ -121,14 +125,14 @@ impl Limits {
         match kind {
             kind::READ => {
                 let range = self.range(sector, bytes(&writable))?;
-                Ok(Ask::Read { range, into: writable })
+                Ok(BlockOperation::Read { range, into: writable })
             }
             kind::WRITE => {
                 let range = self.range(sector, bytes(&readable))?;
-                Ok(Ask::Write { range, from: readable })
+                Ok(BlockOperation::Write { range, from: readable })
             }
-            kind::FLUSH => Ok(Ask::Flush),
-            kind::GET_ID => Ok(Ask::Id { into: writable }),
+            kind::FLUSH => Ok(BlockOperation::Flush),
+            kind::GET_ID => Ok(BlockOperation::Id { into: writable }),
             kind::DISCARD => self.discard(&segments(guest, readable)?),
             kind::WRITE_ZEROES => self.zero(&segments(guest, readable)?),
             _ => Err(Status::Unsupported),
@@ -148,7 +152,7 @@ impl Limits {
     }
 
     /// Reduces discards to whole blocks. A guest has no claim to more.
-    fn discard(&self, segments: &[Segment]) -> Result<Ask, Status> {
+    fn discard(&self, segments: &[Segment]) -> Result<BlockOperation, Status> {
         let block = u64::from(self.block_bytes);
         let mut ranges = Vec::new();
         for Segment { range, flags } in segments {
@@ -163,10 +167,10 @@ impl Limits {
                 ranges.push(whole);
             }
         }
-        Ok(Ask::Discard(ranges))
+        Ok(BlockOperation::Discard(ranges))
     }
 
-    fn zero(&self, segments: &[Segment]) -> Result<Ask, Status> {
+    fn zero(&self, segments: &[Segment]) -> Result<BlockOperation, Status> {
         let mut ranges = Vec::new();
         for Segment { range, flags } in segments {
             if flags & !FLAG_UNMAP != 0 {
@@ -175,11 +179,11 @@ impl Limits {
             let range = self.range(range.start / SECTOR_BYTES, range.end - range.start)?;
             ranges.push((range, flags & FLAG_UNMAP != 0));
         }
-        Ok(Ask::Zero(ranges))
+        Ok(BlockOperation::Zero(ranges))
     }
 }
 
-fn segments(guest: &Guest, mut areas: Vec<Area>) -> Result<Vec<Segment>, Status> {
+fn segments(guest: &MappedGuest, mut areas: Vec<Area>) -> Result<Vec<Segment>, Status> {
     let len = bytes(&areas);
     let count = len / u64::from(SEGMENT_BYTES);
     let whole = len.is_multiple_of(SEGMENT_BYTES.into());
@@ -205,7 +209,7 @@ fn segments(guest: &Guest, mut areas: Vec<Area>) -> Result<Vec<Segment>, Status>
 }
 
 /// The first bytes of areas that have so many.
-fn read<const N: usize>(guest: &Guest, areas: &[Area]) -> Result<[u8; N], Status> {
+fn read<const N: usize>(guest: &MappedGuest, areas: &[Area]) -> Result<[u8; N], Status> {
     let mut found = [0; N];
     copy_out(guest, areas, 0, &mut found).map_err(|_| Status::IoError)?;
     Ok(found)
@@ -216,18 +220,18 @@ fn read<const N: usize>(guest: &Guest, areas: &[Area]) -> Result<[u8; N], Status
 /// # Errors
 /// When they do not lie in the guest's memory, or are too short.
 pub(super) fn copy_out(
-    guest: &Guest,
+    guest: &MappedGuest,
     areas: &[Area],
     offset: u64,
     to: &mut [u8],
-) -> Result<(), Broken> {
+) -> Result<(), BrokenChain> {
     let mut done = 0;
     for (address, len) in parts(areas, offset, to.len()) {
         let part = &mut to[done..done + len];
-        guest.read_slice(part, address).map_err(|_| Broken::Table)?;
+        guest.read_slice(part, address).map_err(|_| BrokenChain::Table)?;
         done += len;
     }
-    if done == to.len() { Ok(()) } else { Err(Broken::Table) }
+    if done == to.len() { Ok(()) } else { Err(BrokenChain::Table) }
 }
 
 /// Copies into areas, from `offset` on.
@@ -235,17 +239,17 @@ pub(super) fn copy_out(
 /// # Errors
 /// When they do not lie in the guest's memory, or have less room.
 pub(super) fn copy_in(
-    guest: &Guest,
+    guest: &MappedGuest,
     areas: &[Area],
     offset: u64,
     from: &[u8],
-) -> Result<(), Broken> {
+) -> Result<(), BrokenChain> {
     let mut done = 0;
     for (address, len) in parts(areas, offset, from.len()) {
-        guest.write_slice(&from[done..done + len], address).map_err(|_| Broken::Table)?;
+        guest.write_slice(&from[done..done + len], address).map_err(|_| BrokenChain::Table)?;
         done += len;
     }
-    if done == from.len() { Ok(()) } else { Err(Broken::Table) }
+    if done == from.len() { Ok(()) } else { Err(BrokenChain::Table) }
 }
 
 /// Returns the pieces of `len` bytes of areas from `offset` on.

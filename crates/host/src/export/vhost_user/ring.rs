@@ -12,17 +12,17 @@ use std::sync::atomic::Ordering;
 use virtio_queue::{Queue, QueueT};
 use vm_memory::GuestAddress;
 
-use super::chain::{Broken, Chain};
+use super::chain::{BrokenChain, Chain};
 use super::inflight::{Notes, Track};
-use super::memory::Guest;
-use super::request::{Asked, Limits};
+use super::memory::MappedGuest;
+use super::request::{RequestLimits, VirtioRequest};
 
 /// Descriptors of a ring at most.
 pub(super) const MAX_SIZE: u16 = 1024;
 
 /// Settings of a ring that is to be served.
 #[derive(Debug)]
-pub(super) struct Setup {
+pub(super) struct RingSetup {
     /// A power of two.
     pub(super) size: u16,
     pub(super) descriptors: GuestAddress,
@@ -38,9 +38,9 @@ pub(super) struct Setup {
 /// A ring in use. Requests come by [`next`](Self::next), and go by [`answered`](Self::answered).
 /// When nothing has come, [`listen`](Self::listen) has the guest say so when something does.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct VirtioRing {
     queue: Queue,
-    guest: Arc<Guest>,
+    guest: Arc<MappedGuest>,
     track: Option<Track>,
     /// Requests that were in flight with the previous server of this ring.
     again: VecDeque<u16>,
@@ -50,31 +50,31 @@ pub(super) struct Ring {
     broken: bool,
 }
 
-impl Ring {
+impl VirtioRing {
     /// # Errors
-    /// [`Broken`] when it does not lie in the guest's memory.
-    pub(super) fn new(setup: &Setup, guest: Arc<Guest>) -> Result<Self, Broken> {
-        let mut queue = Queue::new(MAX_SIZE).map_err(|_| Broken::Rings)?;
-        queue.try_set_size(setup.size).map_err(|_| Broken::Rings)?;
-        queue.try_set_desc_table_address(setup.descriptors).map_err(|_| Broken::Rings)?;
-        queue.try_set_avail_ring_address(setup.available).map_err(|_| Broken::Rings)?;
-        queue.try_set_used_ring_address(setup.used).map_err(|_| Broken::Rings)?;
+    /// [`BrokenChain`] when it does not lie in the guest's memory.
+    pub(super) fn new(setup: &RingSetup, guest: Arc<MappedGuest>) -> Result<Self, BrokenChain> {
+        let mut queue = Queue::new(MAX_SIZE).map_err(|_| BrokenChain::Rings)?;
+        queue.try_set_size(setup.size).map_err(|_| BrokenChain::Rings)?;
+        queue.try_set_desc_table_address(setup.descriptors).map_err(|_| BrokenChain::Rings)?;
+        queue.try_set_avail_ring_address(setup.available).map_err(|_| BrokenChain::Rings)?;
+        queue.try_set_used_ring_address(setup.used).map_err(|_| BrokenChain::Rings)?;
         queue.set_event_idx(setup.event_index);
         queue.set_ready(true);
         if !queue.is_valid(&*guest) {
-            return Err(Broken::Rings);
+            return Err(BrokenChain::Rings);
         }
-        let used = queue.used_idx(&*guest, Ordering::Acquire).map_err(|_| Broken::Rings)?;
+        let used = queue.used_idx(&*guest, Ordering::Acquire).map_err(|_| BrokenChain::Rings)?;
         queue.set_next_used(used.0);
         queue.set_next_avail(setup.base);
         let mut track = None;
         let mut again = VecDeque::new();
         if let Some((notes, index)) = &setup.inflight {
             if notes.size < setup.size {
-                return Err(Broken::Rings);
+                return Err(BrokenChain::Rings);
             }
             let opened = Track::open(notes.clone(), *index, used.0);
-            let (opened, heads) = opened.map_err(|_| Broken::Rings)?;
+            let (opened, heads) = opened.map_err(|_| BrokenChain::Rings)?;
             // All that was taken was answered or is in flight. The front end's number is of no use
             // when its ring was not stopped: it does not know what was taken.
             let taken = used + Wrapping(heads.len() as u16);
@@ -89,8 +89,11 @@ impl Ring {
     /// The next request, and by which head it is answered.
     ///
     /// # Errors
-    /// [`Broken`], once; after that nothing comes.
-    pub(super) fn next(&mut self, limits: &Limits) -> Result<Option<(u16, Asked)>, Broken> {
+    /// [`BrokenChain`], once; after that nothing comes.
+    pub(super) fn next(
+        &mut self,
+        limits: &RequestLimits,
+    ) -> Result<Option<(u16, VirtioRequest)>, BrokenChain> {
         if self.broken {
             return Ok(None);
         }
@@ -99,7 +102,10 @@ impl Ring {
         next
     }
 
-    fn take(&mut self, limits: &Limits) -> Result<Option<(u16, Asked)>, Broken> {
+    fn take(
+        &mut self,
+        limits: &RequestLimits,
+    ) -> Result<Option<(u16, VirtioRequest)>, BrokenChain> {
         let head = match self.again.pop_front() {
             Some(head) => head,
             None => match self.pop()? {
@@ -107,9 +113,9 @@ impl Ring {
                 None => return Ok(None),
             },
         };
-        let under_way = self.under_way.get_mut(usize::from(head)).ok_or(Broken::Index)?;
+        let under_way = self.under_way.get_mut(usize::from(head)).ok_or(BrokenChain::Index)?;
         if std::mem::replace(under_way, true) {
-            return Err(Broken::Twice);
+            return Err(BrokenChain::Twice);
         }
         self.count += 1;
         if let Some(track) = &mut self.track {
@@ -117,7 +123,7 @@ impl Ring {
         }
         let table = GuestAddress(self.queue.desc_table());
         let asked = Chain::read(&self.guest, table, self.queue.size(), head)
-            .and_then(|chain| Asked::of(&self.guest, chain, limits));
+            .and_then(|chain| VirtioRequest::of(&self.guest, chain, limits));
         if asked.is_err() {
             // It will never be answered, but nobody waits for that.
             self.count -= 1;
@@ -126,39 +132,40 @@ impl Ring {
     }
 
     /// The head of the next chain.
-    fn pop(&mut self) -> Result<Option<u16>, Broken> {
+    fn pop(&mut self) -> Result<Option<u16>, BrokenChain> {
         let guest = &*self.guest;
-        let there = self.queue.avail_idx(guest, Ordering::Acquire).map_err(|_| Broken::Rings)?;
+        let there =
+            self.queue.avail_idx(guest, Ordering::Acquire).map_err(|_| BrokenChain::Rings)?;
         let count = there - Wrapping(self.queue.next_avail());
         if count.0 == 0 {
             return Ok(None);
         }
-        let chain = self.queue.pop_descriptor_chain(guest).ok_or(Broken::Rings)?;
+        let chain = self.queue.pop_descriptor_chain(guest).ok_or(BrokenChain::Rings)?;
         Ok(Some(chain.head_index()))
     }
 
     /// The guest is to say when the next request comes. True when one has come already.
     ///
     /// # Errors
-    /// [`Broken`]
-    pub(super) fn listen(&mut self) -> Result<bool, Broken> {
+    /// [`BrokenChain`]
+    pub(super) fn listen(&mut self) -> Result<bool, BrokenChain> {
         if self.broken {
             return Ok(false);
         }
-        self.queue.enable_notification(&*self.guest).map_err(|_| Broken::Rings)
+        self.queue.enable_notification(&*self.guest).map_err(|_| BrokenChain::Rings)
     }
 
     /// A request has its answer: so many bytes of the guest's memory were written.
     ///
     /// # Errors
-    /// [`Broken`]
-    pub(super) fn answered(&mut self, head: u16, written: u32) -> Result<(), Broken> {
+    /// [`BrokenChain`]
+    pub(super) fn answered(&mut self, head: u16, written: u32) -> Result<(), BrokenChain> {
         self.count -= 1;
         self.under_way[usize::from(head)] = false;
         if let Some(track) = &self.track {
             track.ending(head);
         }
-        self.queue.add_used(&*self.guest, head, written).map_err(|_| Broken::Rings)?;
+        self.queue.add_used(&*self.guest, head, written).map_err(|_| BrokenChain::Rings)?;
         if let Some(track) = &self.track {
             track.ended(head, self.queue.next_used());
         }
@@ -173,16 +180,16 @@ impl Ring {
     /// Changes the memory in which requests lie.
     ///
     /// # Errors
-    /// [`Broken`] when the ring does not lie in it.
-    pub(super) fn move_to(&mut self, guest: Arc<Guest>) -> Result<(), Broken> {
+    /// [`BrokenChain`] when the ring does not lie in it.
+    pub(super) fn move_to(&mut self, guest: Arc<MappedGuest>) -> Result<(), BrokenChain> {
         self.guest = guest;
         let stands = self.queue.is_valid(&*self.guest);
         self.broken |= !stands;
-        if stands { Ok(()) } else { Err(Broken::Rings) }
+        if stands { Ok(()) } else { Err(BrokenChain::Rings) }
     }
 
     /// Returns the memory in which its requests lie.
-    pub(super) const fn guest(&self) -> &Arc<Guest> {
+    pub(super) const fn guest(&self) -> &Arc<MappedGuest> {
         &self.guest
     }
 

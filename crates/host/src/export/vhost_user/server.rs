@@ -10,8 +10,8 @@ use braid_array::{Request, RequestError};
 use rustix::event::EventfdFlags;
 use slab::Slab;
 
-use super::device::{Device, MAX_RINGS};
-use super::endpoint::{Endpoint, Watch};
+use super::device::{ExportedDevice, MAX_RINGS};
+use super::endpoint::{VhostEndpoint, Watch};
 use super::endpoint_messages::{EndpointMailbox, EndpointMessage};
 use super::front_end_thread::FrontEndThread;
 use crate::driver::{Completion, Op};
@@ -50,18 +50,18 @@ struct Kick {
 /// The vhost-user sockets of an array. Order of calls: [`listen`](Self::listen) for each of them;
 /// then the engine calls it as an [`Export`], from `start` to `close`.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct VhostServer {
     id: ExportId,
-    device: Arc<Device>,
+    device: Arc<ExportedDevice>,
     sockets: Vec<ServedSocket>,
     /// One endpoint for each socket, from the start on.
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<VhostEndpoint>,
     kicks: Slab<Kick>,
     closing: bool,
 }
 
-impl Server {
-    pub(crate) fn new(device: Device) -> Self {
+impl VhostServer {
+    pub(crate) fn new(device: ExportedDevice) -> Self {
         let device = Arc::new(device);
         let sockets = Vec::new();
         let endpoints = Vec::new();
@@ -131,11 +131,11 @@ impl Server {
     }
 }
 
-impl Export for Server {
+impl Export for VhostServer {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
         for index in 0..self.sockets.len() {
-            self.endpoints.push(Endpoint::new(id, index, Arc::clone(&self.device)));
+            self.endpoints.push(VhostEndpoint::new(id, index, Arc::clone(&self.device)));
             self.await_said(core, index);
         }
     }
@@ -164,15 +164,15 @@ impl Export for Server {
     }
 
     fn flush(&mut self, _core: &mut Core) {
-        self.endpoints.iter_mut().for_each(Endpoint::flush);
+        self.endpoints.iter_mut().for_each(VhostEndpoint::flush);
     }
 
     fn clients(&self) -> Vec<User> {
-        self.endpoints.iter().filter_map(Endpoint::user).cloned().collect()
+        self.endpoints.iter().filter_map(VhostEndpoint::user).cloned().collect()
     }
 
     fn client_count(&self) -> Option<(&'static str, usize)> {
-        Some(("vhost-user", self.endpoints.iter().filter_map(Endpoint::user).count()))
+        Some(("vhost-user", self.endpoints.iter().filter_map(VhostEndpoint::user).count()))
     }
 
     fn hold(&mut self, _core: &mut Core) {
@@ -208,7 +208,7 @@ impl Export for Server {
     fn disconnect(&mut self, _core: &mut Core) {}
 
     fn is_over(&self) -> bool {
-        self.endpoints.iter().all(Endpoint::is_over)
+        self.endpoints.iter().all(VhostEndpoint::is_over)
     }
 
     fn end(&mut self, core: &mut Core) {

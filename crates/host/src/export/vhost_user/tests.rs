@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use vm_memory::{Bytes, GuestAddress};
 
-use super::chain::{Area, Broken, Chain, MAX_DESCRIPTORS};
-use super::device::Device;
-use super::inflight::{Notes, Region, Track, ring_bytes};
-use super::memory::Guest;
-use super::request::{Ask, Asked, Limits, Status, copy_in, copy_out};
-use super::ring::{Ring, Setup};
+use super::chain::{Area, BrokenChain, Chain, MAX_DESCRIPTORS};
+use super::device::ExportedDevice;
+use super::inflight::{InflightRegion, Notes, Track, ring_bytes};
+use super::memory::MappedGuest;
+use super::request::{BlockOperation, RequestLimits, Status, VirtioRequest, copy_in, copy_out};
+use super::ring::{RingSetup, VirtioRing};
 
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -28,18 +28,19 @@ const HEADER: u64 = START + 0x3000;
 const STATUS: u64 = START + 0x3010;
 const SIZE: u16 = 8;
 
-const LIMITS: Limits = Limits { size_bytes: 1 << 20, block_bytes: 512, read_only: false };
+const LIMITS: RequestLimits =
+    RequestLimits { size_bytes: 1 << 20, block_bytes: 512, read_only: false };
 
-fn guest() -> Guest {
+fn guest() -> MappedGuest {
     let len = |range: std::ops::Range<u64>| usize::try_from(range.end - range.start).unwrap();
     let ranges = [(GuestAddress(START), len(START..SEAM)), (GuestAddress(SEAM), len(SEAM..END))];
-    Guest::from_ranges(&ranges).unwrap()
+    MappedGuest::from_ranges(&ranges).unwrap()
 }
 
 /// Address, length, flags, next.
 type Descriptor = (u64, u32, u16, u16);
 
-fn describe(guest: &Guest, table: u64, descriptors: &[Descriptor]) {
+fn describe(guest: &MappedGuest, table: u64, descriptors: &[Descriptor]) {
     for (index, (address, len, flags, next)) in (0..).zip(descriptors) {
         let mut bytes = address.to_le_bytes().to_vec();
         bytes.extend(len.to_le_bytes());
@@ -49,20 +50,24 @@ fn describe(guest: &Guest, table: u64, descriptors: &[Descriptor]) {
     }
 }
 
-fn put_header(guest: &Guest, kind: u32, sector: u64) {
+fn put_header(guest: &MappedGuest, kind: u32, sector: u64) {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend([0; 4]);
     bytes.extend(sector.to_le_bytes());
     guest.write_slice(&bytes, GuestAddress(HEADER)).unwrap();
 }
 
-fn chain(guest: &Guest, descriptors: &[Descriptor]) -> Result<Chain, Broken> {
+fn chain(guest: &MappedGuest, descriptors: &[Descriptor]) -> Result<Chain, BrokenChain> {
     describe(guest, TABLE, descriptors);
     Chain::read(guest, GuestAddress(TABLE), SIZE, 0)
 }
 
-fn asked(guest: &Guest, descriptors: &[Descriptor], limits: &Limits) -> Result<Asked, Broken> {
-    Asked::of(guest, chain(guest, descriptors)?, limits)
+fn asked(
+    guest: &MappedGuest,
+    descriptors: &[Descriptor],
+    limits: &RequestLimits,
+) -> Result<VirtioRequest, BrokenChain> {
+    VirtioRequest::of(guest, chain(guest, descriptors)?, limits)
 }
 
 fn area(address: u64, len: u32) -> Area {
@@ -93,32 +98,36 @@ fn chains_are_read_whether_they_lie_in_the_ring_or_beside_it() {
 fn what_is_no_chain_is_found_out() {
     let circle: Vec<Descriptor> = vec![(HEADER, 16, NEXT, 1), (HEADER, 16, NEXT, 0)];
     let long = u32::from(u16::MAX) * 16;
-    let cases: &[(&str, Vec<Descriptor>, Broken)] = &[
-        ("a circle", circle, Broken::TooLong),
-        ("of one", vec![(HEADER, 16, NEXT, 0)], Broken::TooLong),
-        ("beyond the table", vec![(HEADER, 16, NEXT, SIZE)], Broken::Index),
-        ("more than 4 GiB", vec![(HEADER, 1 << 31, NEXT, 1), (0, 1 << 31, 0, 0)], Broken::TooLong),
-        ("read after write", vec![(0, 1, NEXT | WRITE, 1), (0, 16, 0, 0)], Broken::Order),
-        ("a table nowhere", vec![(END, 16, INDIRECT, 0)], Broken::Table),
-        ("a table at the end of all", vec![(u64::MAX, 32, INDIRECT, 0)], Broken::Table),
-        ("an empty table", vec![(SEAM, 0, INDIRECT, 0)], Broken::Indirect),
-        ("half a descriptor", vec![(SEAM, 24, INDIRECT, 0)], Broken::Indirect),
-        ("more behind a table", vec![(SEAM, 16, INDIRECT | NEXT, 1)], Broken::Indirect),
-        ("a table in itself", vec![(TABLE, 16, INDIRECT, 0)], Broken::Indirect),
-        ("a long table", vec![(SEAM, long, INDIRECT, 0)], Broken::TooLong),
+    let cases: &[(&str, Vec<Descriptor>, BrokenChain)] = &[
+        ("a circle", circle, BrokenChain::TooLong),
+        ("of one", vec![(HEADER, 16, NEXT, 0)], BrokenChain::TooLong),
+        ("beyond the table", vec![(HEADER, 16, NEXT, SIZE)], BrokenChain::Index),
+        (
+            "more than 4 GiB",
+            vec![(HEADER, 1 << 31, NEXT, 1), (0, 1 << 31, 0, 0)],
+            BrokenChain::TooLong,
+        ),
+        ("read after write", vec![(0, 1, NEXT | WRITE, 1), (0, 16, 0, 0)], BrokenChain::Order),
+        ("a table nowhere", vec![(END, 16, INDIRECT, 0)], BrokenChain::Table),
+        ("a table at the end of all", vec![(u64::MAX, 32, INDIRECT, 0)], BrokenChain::Table),
+        ("an empty table", vec![(SEAM, 0, INDIRECT, 0)], BrokenChain::Indirect),
+        ("half a descriptor", vec![(SEAM, 24, INDIRECT, 0)], BrokenChain::Indirect),
+        ("more behind a table", vec![(SEAM, 16, INDIRECT | NEXT, 1)], BrokenChain::Indirect),
+        ("a table in itself", vec![(TABLE, 16, INDIRECT, 0)], BrokenChain::Indirect),
+        ("a long table", vec![(SEAM, long, INDIRECT, 0)], BrokenChain::TooLong),
     ];
     for (case, descriptors, expected) in cases {
         assert_eq!(chain(&guest(), descriptors), Err(*expected), "{case}");
     }
     let guest = guest();
-    assert_eq!(Chain::read(&guest, GuestAddress(TABLE), SIZE, SIZE), Err(Broken::Index));
-    assert_eq!(Chain::read(&guest, GuestAddress(END - 8), SIZE, 0), Err(Broken::Table));
+    assert_eq!(Chain::read(&guest, GuestAddress(TABLE), SIZE, SIZE), Err(BrokenChain::Index));
+    assert_eq!(Chain::read(&guest, GuestAddress(END - 8), SIZE, 0), Err(BrokenChain::Table));
     let circle: Vec<Descriptor> = (0..MAX_DESCRIPTORS)
         .map(|index| (HEADER, 1, NEXT, ((index + 1) % MAX_DESCRIPTORS) as u16))
         .collect();
     describe(&guest, SEAM, &circle);
     let table = [(SEAM, MAX_DESCRIPTORS * 16, INDIRECT, 0)];
-    assert_eq!(chain(&guest, &table), Err(Broken::TooLong));
+    assert_eq!(chain(&guest, &table), Err(BrokenChain::TooLong));
 }
 
 #[test]
@@ -135,8 +144,8 @@ fn requests_are_understood_in_any_pieces() {
     ];
     let into = vec![area(SEAM - 100, 1000), area(SEAM + 1000, 24)];
     let status = GuestAddress(SEAM + 1024);
-    let ask = Ok(Ask::Read { range: 1536..2560, into: into.clone() });
-    assert_eq!(asked(&guest, &halves, &LIMITS), Ok(Asked { status, ask }));
+    let ask = Ok(BlockOperation::Read { range: 1536..2560, into: into.clone() });
+    assert_eq!(asked(&guest, &halves, &LIMITS), Ok(VirtioRequest { status, ask }));
     let data: Vec<u8> = (0..1024).map(|i| (i % 251) as u8).collect();
     copy_in(&guest, &into, 0, &data[..300]).unwrap();
     copy_in(&guest, &into, 300, &data[300..]).unwrap();
@@ -147,14 +156,14 @@ fn requests_are_understood_in_any_pieces() {
 
     put_header(&guest, 1, 0);
     let write = [(HEADER, 16, NEXT, 1), (SEAM, 512, NEXT, 2), (STATUS, 1, WRITE, 0)];
-    let ask = Ok(Ask::Write { range: 0..512, from: vec![area(SEAM, 512)] });
+    let ask = Ok(BlockOperation::Write { range: 0..512, from: vec![area(SEAM, 512)] });
     let status = GuestAddress(STATUS);
     let before = asked(&guest, &write, &LIMITS).unwrap();
     // What the guest does to it afterwards changes nothing.
     put_header(&guest, 4, 77);
-    assert_eq!(before, Asked { status, ask });
+    assert_eq!(before, VirtioRequest { status, ask });
     let flush = asked(&guest, &write, &LIMITS).unwrap();
-    assert_eq!(flush.ask, Ok(Ask::Flush));
+    assert_eq!(flush.ask, Ok(BlockOperation::Flush));
 }
 
 #[test]
@@ -188,7 +197,7 @@ fn requests_that_cannot_be_are_refused() {
         let found = asked(&guest, &descriptors, &LIMITS).unwrap();
         assert_eq!((found.status, found.ask), (GuestAddress(STATUS), Err(expected)), "{case}");
     }
-    let read_only = Limits { read_only: true, ..LIMITS };
+    let read_only = RequestLimits { read_only: true, ..LIMITS };
     for kind in [1, 11, 13] {
         put_header(&guest, kind, 0);
         assert_eq!(asked(&guest, &written(512), &read_only).unwrap().ask, Err(Status::IoError));
@@ -200,14 +209,14 @@ fn requests_that_cannot_be_are_refused() {
         &[(HEADER, 16, NEXT, 1), (u64::MAX, 2, WRITE, 0)],
     ];
     for descriptors in nowhere {
-        assert_eq!(asked(&guest, descriptors, &LIMITS), Err(Broken::NoStatus));
+        assert_eq!(asked(&guest, descriptors, &LIMITS), Err(BrokenChain::NoStatus));
     }
 }
 
 #[test]
 fn of_a_discard_whole_blocks_count_and_zeroes_are_as_asked() {
     let guest = guest();
-    let limits = Limits { block_bytes: 4096, ..LIMITS };
+    let limits = RequestLimits { block_bytes: 4096, ..LIMITS };
     let ask = |kind: u32, segments: &[(u64, u32, u32)]| {
         put_header(&guest, kind, 0);
         let bytes: Vec<u8> = segments
@@ -221,12 +230,12 @@ fn of_a_discard_whole_blocks_count_and_zeroes_are_as_asked() {
         let chain = [(HEADER, 16, NEXT, 1), (SEAM, len, NEXT, 2), (STATUS, 1, WRITE, 0)];
         asked(&guest, &chain, &limits).unwrap().ask
     };
-    let whole = Ask::Discard(vec![4096..8192, 65536..69632]);
+    let whole = BlockOperation::Discard(vec![4096..8192, 65536..69632]);
     assert_eq!(ask(11, &[(7, 10, 0), (128, 8, 0), (1, 7, 0)]), Ok(whole));
     assert_eq!(ask(11, &[(8, 8, 1)]), Err(Status::Unsupported));
     assert_eq!(ask(11, &[(2048, 1, 0)]), Err(Status::IoError));
     assert_eq!(ask(11, &[(u64::MAX, 1, 0)]), Err(Status::IoError));
-    let zeroes = Ask::Zero(vec![(4096..8192, false), (0..4096, true)]);
+    let zeroes = BlockOperation::Zero(vec![(4096..8192, false), (0..4096, true)]);
     assert_eq!(ask(13, &[(8, 8, 0), (0, 8, 1)]), Ok(zeroes));
     assert_eq!(ask(13, &[(7, 8, 0)]), Err(Status::IoError));
     assert_eq!(ask(13, &[(0, 0, 0)]), Err(Status::IoError));
@@ -234,8 +243,8 @@ fn of_a_discard_whole_blocks_count_and_zeroes_are_as_asked() {
     assert_eq!(ask(13, &[(0, u32::MAX, 0)]), Err(Status::IoError));
 }
 
-fn setup(notes: Option<&Notes>, base: u16) -> Setup {
-    Setup {
+fn setup(notes: Option<&Notes>, base: u16) -> RingSetup {
+    RingSetup {
         size: SIZE,
         descriptors: GuestAddress(TABLE),
         available: GuestAddress(AVAILABLE),
@@ -247,7 +256,7 @@ fn setup(notes: Option<&Notes>, base: u16) -> Setup {
 }
 
 /// Makes heads available, as the first ones, up to index `index`.
-fn offer(guest: &Guest, heads: &[u16], index: u16) {
+fn offer(guest: &MappedGuest, heads: &[u16], index: u16) {
     for (place, head) in (0..).zip(heads) {
         guest.write_obj(*head, GuestAddress(AVAILABLE + 4 + place * 2)).unwrap();
     }
@@ -255,11 +264,11 @@ fn offer(guest: &Guest, heads: &[u16], index: u16) {
 }
 
 /// A ring whose descriptors are a flush each.
-fn flushes(guest: &Guest, notes: Option<&Notes>) -> Ring {
+fn flushes(guest: &MappedGuest, notes: Option<&Notes>) -> VirtioRing {
     put_header(guest, 4, 0);
     describe(guest, START + 0x4000, &[(HEADER, 16, NEXT, 1), (STATUS, 1, WRITE, 0)]);
     describe(guest, TABLE, &[(START + 0x4000, 32, INDIRECT, 0); SIZE as usize]);
-    Ring::new(&setup(notes, 0), Arc::new(guest.clone())).unwrap()
+    VirtioRing::new(&setup(notes, 0), Arc::new(guest.clone())).unwrap()
 }
 
 #[test]
@@ -288,11 +297,11 @@ fn requests_come_in_order_and_go_in_any() {
 #[test]
 fn rings_that_make_no_sense_are_given_up() {
     let all = [0, 1, 2, 3, 4, 5, 6, 7];
-    let cases: [(&str, &[u16], u16, usize, Broken); 4] = [
-        ("more than fits", &all, SIZE + 1, 0, Broken::Rings),
-        ("backwards", &all, u16::MAX, 0, Broken::Rings),
-        ("a head beyond the table", &[3, SIZE], 2, 1, Broken::Index),
-        ("one that is under way", &[3, 3], 2, 1, Broken::Twice),
+    let cases: [(&str, &[u16], u16, usize, BrokenChain); 4] = [
+        ("more than fits", &all, SIZE + 1, 0, BrokenChain::Rings),
+        ("backwards", &all, u16::MAX, 0, BrokenChain::Rings),
+        ("a head beyond the table", &[3, SIZE], 2, 1, BrokenChain::Index),
+        ("one that is under way", &[3, 3], 2, 1, BrokenChain::Twice),
     ];
     for (case, heads, index, good, expected) in cases {
         let guest = guest();
@@ -306,13 +315,13 @@ fn rings_that_make_no_sense_are_given_up() {
         assert_eq!(usize::from(ring.under_way()), good, "{case}");
     }
     let guest = guest();
-    let outside = |change: fn(&mut Setup)| {
+    let outside = |change: fn(&mut RingSetup)| {
         let mut setup = setup(None, 0);
         change(&mut setup);
-        Ring::new(&setup, Arc::new(guest.clone())).map(drop)
+        VirtioRing::new(&setup, Arc::new(guest.clone())).map(drop)
     };
     assert_eq!(outside(|_| ()), Ok(()));
-    let changes: [fn(&mut Setup); 5] = [
+    let changes: [fn(&mut RingSetup); 5] = [
         |setup| setup.descriptors = GuestAddress(END - 64),
         |setup| setup.available = GuestAddress(END - 16),
         |setup| setup.used = GuestAddress(0),
@@ -320,17 +329,17 @@ fn rings_that_make_no_sense_are_given_up() {
         |setup| setup.size = 7,
     ];
     for change in changes {
-        assert_eq!(outside(change), Err(Broken::Rings));
+        assert_eq!(outside(change), Err(BrokenChain::Rings));
     }
     let mut ring = flushes(&guest, None);
     offer(&guest, &[1], 1);
-    let elsewhere = Guest::from_ranges(&[(GuestAddress(END), 4096)]).unwrap();
-    assert_eq!(ring.move_to(Arc::new(elsewhere)), Err(Broken::Rings));
+    let elsewhere = MappedGuest::from_ranges(&[(GuestAddress(END), 4096)]).unwrap();
+    assert_eq!(ring.move_to(Arc::new(elsewhere)), Err(BrokenChain::Rings));
     assert_eq!(ring.next(&LIMITS), Ok(None));
 }
 
 fn notes() -> Notes {
-    let region = Region::new(2 * ring_bytes(SIZE)).unwrap();
+    let region = InflightRegion::new(2 * ring_bytes(SIZE)).unwrap();
     Notes { region: Arc::new(region), size: SIZE }
 }
 
@@ -346,20 +355,20 @@ fn what_is_under_way_is_found_again_in_the_order_in_which_it_came() {
     ring.answered(2, 1).unwrap();
     drop(ring);
     // The front end knows of one answer only: that is what it says is next.
-    let mut ring = Ring::new(&setup(Some(&notes), 1), Arc::new(guest.clone())).unwrap();
+    let mut ring = VirtioRing::new(&setup(Some(&notes), 1), Arc::new(guest.clone())).unwrap();
     let mut take = || ring.next(&LIMITS).unwrap().map(|(head, _)| head);
     assert_eq!([take(), take(), take(), take()], [Some(5), Some(7), Some(1), None]);
     for head in [1, 7, 5] {
         ring.answered(head, 1).unwrap();
     }
     drop(ring);
-    let mut ring = Ring::new(&setup(Some(&notes), 4), Arc::new(guest.clone())).unwrap();
+    let mut ring = VirtioRing::new(&setup(Some(&notes), 4), Arc::new(guest.clone())).unwrap();
     assert_eq!((ring.next(&LIMITS), ring.base()), (Ok(None), 4));
     // Of another size than the front end says.
     let other = Notes { size: 4, ..notes.clone() };
-    assert!(Ring::new(&setup(Some(&other), 4), Arc::new(guest.clone())).is_err());
-    let beyond = Setup { inflight: Some((notes, 2)), ..setup(None, 4) };
-    assert!(Ring::new(&beyond, Arc::new(guest)).is_err());
+    assert!(VirtioRing::new(&setup(Some(&other), 4), Arc::new(guest.clone())).is_err());
+    let beyond = RingSetup { inflight: Some((notes, 2)), ..setup(None, 4) };
+    assert!(VirtioRing::new(&beyond, Arc::new(guest)).is_err());
 }
 
 #[test]
@@ -399,7 +408,7 @@ fn a_crash_between_any_two_steps_of_an_answer_loses_and_repeats_nothing() {
 
 #[test]
 fn a_guest_is_told_of_the_array() {
-    let mut device = Device {
+    let mut device = ExportedDevice {
         name: "a name of more than twenty bytes".into(),
         size_bytes: (1 << 30) + 512,
         block_bytes: 4096,
@@ -409,7 +418,7 @@ fn a_guest_is_told_of_the_array() {
         rings: 3,
     };
     assert_eq!(&device.id(), b"a name of more than ");
-    let number = |device: &Device, at, len| {
+    let number = |device: &ExportedDevice, at, len| {
         let bytes = device.config(at, len).unwrap();
         bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };

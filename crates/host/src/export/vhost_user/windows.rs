@@ -8,26 +8,27 @@ use braid_array::Buf;
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
 use super::chain::Area;
-use super::memory::Guest;
-use crate::arena::{Memory, Window};
+use super::memory::MappedGuest;
+use crate::arena::{MappedWindow, Memory};
 
 /// Shorter reads are copied: that takes a microsecond, and they need not wait for a member that
-/// was given up (`Jobs`).
+/// was given up (`VhostJobs`).
 const LEAST_BYTES: u64 = 64 << 10;
 /// Members may be opened in such a way that buffers have to begin at a multiple of this.
 const ALIGNMENT: u64 = 4096;
 
 /// Mappable regions of the guest's memory, by guest address.
 #[derive(Debug, Default)]
-pub(super) struct Windows(Vec<(Range<u64>, Window)>);
+pub(super) struct Windows(Vec<(Range<u64>, MappedWindow)>);
 
 impl Windows {
     /// Maps all regions whose files are sealed against truncation.
-    pub(super) fn of(memory: &Arc<Memory>, guest: &Guest) -> Self {
+    pub(super) fn of(memory: &Arc<Memory>, guest: &MappedGuest) -> Self {
         let windows = guest.iter().filter_map(|region| {
             let start = region.start_addr().0;
             let file = region.file_offset()?;
-            let window = Window::open(memory, file.file(), file.start(), region.len()).ok()?;
+            let window =
+                MappedWindow::open(memory, file.file(), file.start(), region.len()).ok()?;
             Some((start..start + region.len(), window))
         });
         Self(windows.collect())

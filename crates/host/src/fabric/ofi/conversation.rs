@@ -10,13 +10,13 @@ use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES};
 use braid_array::{IoError, Outcome, Refusal};
 
-use super::domain::{Region, Remote};
+use super::domain::{RegisteredRegion, RemoteRegion};
 use super::endpoint::{Endpoint, Happened};
 use super::ffi;
 use super::info::OfiError;
 use super::introduction::{Word, read_name, write_name};
 use super::link::Link;
-use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slots, slot};
+use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, OutgoingTransfer, inbound_slots, slot};
 use crate::arena::Memory;
 use crate::system::describe;
 
@@ -39,7 +39,7 @@ const OPENING: &[u8] = b"!";
 /// Runs a connection, from the introduction to the end. On a thread of its own.
 pub(super) fn run(
     link: &Link,
-    arena: impl FnOnce() -> Result<Arc<Region>, Refusal>,
+    arena: impl FnOnce() -> Result<Arc<RegisteredRegion>, Refusal>,
     dialled: bool,
 ) {
     let converse = |arena| Conversation::open(link, arena, dialled)?.hold();
@@ -60,7 +60,7 @@ pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
     pub(super) endpoint: Arc<Endpoint>,
     /// Window that the peer may put into. Declared behind the endpoint, to be dropped after it.
-    pub(super) window: Option<Region>,
+    pub(super) window: Option<RegisteredRegion>,
     /// Events that were not handled yet.
     pub(super) happened: Vec<Happened>,
     received: Counts,
@@ -73,7 +73,7 @@ pub(super) struct Conversation<'a> {
     pub(super) word: Vec<u8>,
     pub(super) farewell: Option<Counts>,
     /// Window that the peer lets us put into, until the outbox knows it.
-    pub(super) admission: Option<Remote>,
+    pub(super) admission: Option<RemoteRegion>,
     /// The peer has closed the TCP connection.
     pub(super) deserted: bool,
 }
@@ -83,7 +83,7 @@ impl<'a> Conversation<'a> {
     ///
     /// # Errors
     /// Reason for the failure, for people.
-    fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
+    fn open(link: &'a Link, arena: Arc<RegisteredRegion>, dialled: bool) -> Result<Self, String> {
         let endpoint = Arc::new(introduce(arena, link.stream())?);
         let mut outbox = Outbox::new(Arc::clone(&endpoint));
         let mut conversation = Self {
@@ -119,11 +119,11 @@ impl<'a> Conversation<'a> {
             self.post_receive(number).map_err(broken)?;
         }
         if dialled {
-            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+            outbox.push(OutgoingTransfer::Message(OPENING.to_vec())).map_err(broken)?;
         }
         self.await_opening(outbox)?;
         if !dialled {
-            outbox.push(Outgoing::Message(OPENING.to_vec())).map_err(broken)?;
+            outbox.push(OutgoingTransfer::Message(OPENING.to_vec())).map_err(broken)?;
         }
         Ok(())
     }
@@ -254,7 +254,12 @@ impl<'a> Conversation<'a> {
         }
         let Some(window) = window else { return Ok(()) };
         let arena = self.endpoint.arena();
-        let region = Region::register(arena.domain(), arena.memory(), window, ffi::FI_REMOTE_WRITE);
+        let region = RegisteredRegion::register(
+            arena.domain(),
+            arena.memory(),
+            window,
+            ffi::FI_REMOTE_WRITE,
+        );
         let region = self.window.insert(region.map_err(broken)?);
         let told = self.link.stream().write_all(&Word::Admission(region.remote()).encode());
         // So few bytes always fit; if the peer is gone, that shows soon enough.
@@ -293,12 +298,12 @@ impl<'a> Conversation<'a> {
 }
 
 /// Makes an endpoint, and tells and hears over TCP where it is.
-fn introduce(arena: Arc<Region>, stream: &TcpStream) -> Result<Endpoint, String> {
+fn introduce(arena: Arc<RegisteredRegion>, stream: &TcpStream) -> Result<Endpoint, String> {
     let access = ffi::FI_SEND | ffi::FI_RECV;
     let memory = Memory::new(MESSAGE_MEMORY_BYTES, MESSAGE_MEMORY_BYTES)
         .map_err(|error| describe(&error))?;
     let all = 0..MESSAGE_MEMORY_BYTES as u64;
-    let messages = Region::register(arena.domain(), &Arc::new(memory), all, access);
+    let messages = RegisteredRegion::register(arena.domain(), &Arc::new(memory), all, access);
     let mut endpoint = Endpoint::open(arena, messages.map_err(broken)?).map_err(broken)?;
     let ours = endpoint.name().map_err(broken)?;
     let exchange = || {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use braid_array::Buf;
 
 use super::ffi;
-use super::info::{Info, OfiError};
+use super::info::{OfiError, ProviderInfo};
 use super::library::Library;
 use crate::arena::Memory;
 
@@ -17,7 +17,7 @@ use crate::arena::Memory;
 pub(super) struct Domain {
     domain: NonNull<ffi::fid_domain>,
     fabric: NonNull<ffi::fid_fabric>,
-    info: Info,
+    info: ProviderInfo,
 }
 
 // SAFETY: we ask for FI_THREAD_SAFE.
@@ -28,7 +28,7 @@ unsafe impl Sync for Domain {}
 impl Domain {
     /// Opens the device that has this address, if the provider knows addresses.
     pub(super) fn open(provider: &str, source: Option<IpAddr>) -> Result<Arc<Self>, OfiError> {
-        let info = Info::find(Some(provider), source)?;
+        let info = ProviderInfo::find(Some(provider), source)?;
         let mut fabric = ptr::null_mut();
         let mut domain = ptr::null_mut();
         // SAFETY: the attributes come from libfabric; `fabric` is written on success.
@@ -65,7 +65,7 @@ impl Domain {
         Ok(u64::from_le_bytes(bytes) & self.info.largest_key())
     }
 
-    pub(super) const fn info(&self) -> &Info {
+    pub(super) const fn info(&self) -> &ProviderInfo {
         &self.info
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn close<T: Object>(object: NonNull<T>) {
 
 /// Description of a region, as a peer needs it to write there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Remote {
+pub(super) struct RemoteRegion {
     pub(super) key: u64,
     /// Address of its first byte for the device.
     pub(super) base: u64,
@@ -114,7 +114,7 @@ pub(super) struct Remote {
     pub(super) bytes: u64,
 }
 
-impl Remote {
+impl RemoteRegion {
     /// Returns the address of a range for the peer's device; `None` if the region ends before it.
     pub(super) fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
         let at = offset.checked_sub(self.start)?;
@@ -125,7 +125,7 @@ impl Remote {
 
 /// A part of some memory, known to the device.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(super) struct RegisteredRegion {
     mr: NonNull<ffi::fid_mr>,
     memory: Arc<Memory>,
     range: Range<u64>,
@@ -133,11 +133,11 @@ pub(super) struct Region {
 }
 
 // SAFETY: we ask for FI_THREAD_SAFE, and of the memory `Memory` says so itself.
-unsafe impl Send for Region {}
+unsafe impl Send for RegisteredRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for RegisteredRegion {}
 
-impl Region {
+impl RegisteredRegion {
     /// Tells the device of a range of the memory, for these kinds of access.
     ///
     /// # Panics
@@ -175,13 +175,13 @@ impl Region {
     }
 
     /// Returns the description that a peer needs to write here.
-    pub(super) fn remote(&self) -> Remote {
+    pub(super) fn remote(&self) -> RemoteRegion {
         // SAFETY: the region is registered.
         let key = unsafe { ffi::fi_mr_key(self.mr.as_ptr()) };
         let first = self.memory.address(Buf { offset: self.range.start, len: 0 }) as u64;
         let base = if self.domain.info().wants(ffi::FI_MR_VIRT_ADDR) { first } else { 0 };
         let Range { start, end } = self.range;
-        Remote { key, base, start, bytes: end - start }
+        RemoteRegion { key, base, start, bytes: end - start }
     }
 
     /// Returns the bytes of a range, and the device's name of the region, for an operation on them.
@@ -199,7 +199,7 @@ impl Region {
     }
 }
 
-impl Drop for Region {
+impl Drop for RegisteredRegion {
     fn drop(&mut self) {
         close(self.mr);
     }

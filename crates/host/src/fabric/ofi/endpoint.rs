@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use braid_array::Buf;
 
-use super::domain::{Domain, Region, Remote, close};
+use super::domain::{Domain, RegisteredRegion, RemoteRegion, close};
 use super::ffi;
 use super::info::OfiError;
 
@@ -47,9 +47,9 @@ pub(super) struct Endpoint {
     av: NonNull<ffi::fid_av>,
     peer: ffi::fi_addr_t,
     /// Region that puts come from.
-    arena: Arc<Region>,
+    arena: Arc<RegisteredRegion>,
     /// Region of the messages.
-    messages: Region,
+    messages: RegisteredRegion,
 }
 
 // SAFETY: we ask for FI_THREAD_SAFE.
@@ -59,7 +59,10 @@ unsafe impl Sync for Endpoint {}
 
 impl Endpoint {
     /// An endpoint on the device of these regions.
-    pub(super) fn open(arena: Arc<Region>, messages: Region) -> Result<Self, OfiError> {
+    pub(super) fn open(
+        arena: Arc<RegisteredRegion>,
+        messages: RegisteredRegion,
+    ) -> Result<Self, OfiError> {
         let domain = Arc::clone(arena.domain());
         let queue = Queue::open(&domain)?;
         let mut attr = ffi::fi_av_attr { type_: ffi::FI_AV_TABLE, ..zeroed() };
@@ -127,12 +130,12 @@ impl Endpoint {
     }
 
     /// Returns the region that puts come from.
-    pub(super) const fn arena(&self) -> &Arc<Region> {
+    pub(super) const fn arena(&self) -> &Arc<RegisteredRegion> {
         &self.arena
     }
 
     /// Returns the region of the messages.
-    pub(super) const fn messages(&self) -> &Region {
+    pub(super) const fn messages(&self) -> &RegisteredRegion {
         &self.messages
     }
 
@@ -141,7 +144,7 @@ impl Endpoint {
     pub(super) fn put(
         &self,
         from: Buf,
-        remote: Remote,
+        remote: RemoteRegion,
         offset: u64,
         imm: u32,
         number: usize,

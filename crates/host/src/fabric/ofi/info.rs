@@ -40,7 +40,7 @@ impl OfiError {
 
 /// A provider, and how it is used from one address.
 #[derive(Debug)]
-pub(super) struct Info {
+pub(super) struct ProviderInfo {
     /// Head of a list, which is freed as a whole.
     list: NonNull<ffi::fi_info>,
     /// The element that we use.
@@ -48,11 +48,11 @@ pub(super) struct Info {
 }
 
 // SAFETY: plain memory of libfabric's without thread affinity; nobody writes to it.
-unsafe impl Send for Info {}
+unsafe impl Send for ProviderInfo {}
 // SAFETY: as above.
-unsafe impl Sync for Info {}
+unsafe impl Sync for ProviderInfo {}
 
-impl Info {
+impl ProviderInfo {
     /// Finds the provider of this name, or else the one that libfabric prefers, with all features
     /// that we need; to be used from this address, or from any.
     pub(super) fn find(provider: Option<&str>, source: Option<IpAddr>) -> Result<Self, OfiError> {
@@ -155,7 +155,7 @@ impl Info {
     }
 }
 
-impl Drop for Info {
+impl Drop for ProviderInfo {
     fn drop(&mut self) {
         // SAFETY: the list came from `fi_getinfo`, and only we hold it.
         unsafe { (Library::get().fi_freeinfo)(self.list.as_ptr()) };

@@ -6,7 +6,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::domain::Remote;
+use super::domain::RemoteRegion;
 use super::endpoint::MAX_NAME_BYTES;
 use super::outbox::Counts;
 
@@ -35,7 +35,7 @@ pub(super) fn read_name(mut from: impl Read) -> io::Result<Vec<u8>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The other may put here.
-    Admission(Remote),
+    Admission(RemoteRegion),
     /// Numbers of messages and puts sent in all.
     Farewell(Counts),
 }
@@ -47,7 +47,9 @@ impl Word {
     /// Encodes the word.
     pub(super) fn encode(self) -> [u8; WORD_BYTES] {
         let numbers = match self {
-            Self::Admission(Remote { key, base, start, bytes }) => [1, key, base, start, bytes],
+            Self::Admission(RemoteRegion { key, base, start, bytes }) => {
+                [1, key, base, start, bytes]
+            }
             Self::Farewell(Counts { messages, puts }) => [2, messages, puts, 0, 0],
         };
         let mut out = [0; WORD_BYTES];
@@ -65,7 +67,7 @@ impl Word {
         }
         match numbers {
             [1, key, base, start, bytes] => {
-                Some(Self::Admission(Remote { key, base, start, bytes }))
+                Some(Self::Admission(RemoteRegion { key, base, start, bytes }))
             }
             [2, messages, puts, 0, 0] => Some(Self::Farewell(Counts { messages, puts })),
             _ => None,
@@ -92,7 +94,8 @@ mod tests {
 
     #[test]
     fn words_come_back_and_others_mean_nothing() {
-        let window = Remote { key: 0x1234, base: 0xffff_8000_0000_0001, start: 7, bytes: 1 << 40 };
+        let window =
+            RemoteRegion { key: 0x1234, base: 0xffff_8000_0000_0001, start: 7, bytes: 1 << 40 };
         let counts = Counts { messages: 7, puts: u64::MAX - 1 };
         for word in [Word::Admission(window), Word::Farewell(counts)] {
             assert_eq!(Word::decode(&word.encode()), Some(word));

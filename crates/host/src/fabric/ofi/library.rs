@@ -37,7 +37,7 @@ type GetInfo = unsafe extern "C" fn(
     *const ffi::fi_info,
     *mut *mut ffi::fi_info,
 ) -> c_int;
-type Fabric =
+type OfiFabric =
     unsafe extern "C" fn(*mut ffi::fi_fabric_attr, *mut *mut ffi::fid_fabric, *mut c_void) -> c_int;
 
 /// The few functions that are not in headers.
@@ -46,7 +46,7 @@ pub(super) struct Library {
     pub(super) fi_getinfo: GetInfo,
     pub(super) fi_freeinfo: unsafe extern "C" fn(*mut ffi::fi_info),
     pub(super) fi_dupinfo: unsafe extern "C" fn(*const ffi::fi_info) -> *mut ffi::fi_info,
-    pub(super) fi_fabric: Fabric,
+    pub(super) fi_fabric: OfiFabric,
     pub(super) fi_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
@@ -96,7 +96,7 @@ impl Library {
                     *mut c_void,
                     unsafe extern "C" fn(*const ffi::fi_info) -> *mut ffi::fi_info,
                 >(fitting(c"fi_dupinfo")?),
-                fi_fabric: mem::transmute::<*mut c_void, Fabric>(current(c"fi_fabric")?),
+                fi_fabric: mem::transmute::<*mut c_void, OfiFabric>(current(c"fi_fabric")?),
                 fi_strerror: mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(c_int) -> *const c_char,

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use braid_array::action::Event;
 use braid_array::fabric::PeerId;
 
-use super::News;
+use super::ThreadEvents;
 use super::endpoint::Endpoint;
-use super::outbox::{Outbox, Outgoing};
+use super::outbox::{Outbox, OutgoingTransfer};
 
 /// State shared by the engine and the thread of one connection. The state is opening, up (with
 /// endpoint and outbox), then over. The engine sends ([`push`](Self::push)), says where the peer
@@ -26,10 +26,10 @@ pub(super) struct Link {
     stream: TcpStream,
     /// `STAY`, `CLOSE` or `CUT`.
     end: AtomicU8,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     /// Window that the peer may put into, until the thread has told it.
     window: Mutex<Option<Range<u64>>>,
-    news: Arc<News>,
+    news: Arc<ThreadEvents>,
 }
 
 /// Go on.
@@ -40,7 +40,7 @@ const CLOSE: u8 = 1;
 const CUT: u8 = 2;
 
 #[derive(Debug)]
-enum State {
+enum LinkState {
     Opening,
     Up(Arc<Endpoint>, Outbox),
     Over,
@@ -51,16 +51,16 @@ impl Link {
     pub(super) fn new(
         (peer, limit): (PeerId, Option<[u8; 16]>),
         stream: TcpStream,
-        news: Arc<News>,
+        news: Arc<ThreadEvents>,
     ) -> Self {
         let end = AtomicU8::new(STAY);
-        let state = Mutex::new(State::Opening);
+        let state = Mutex::new(LinkState::Opening);
         Self { peer, limit, stream, end, state, window: Mutex::default(), news }
     }
 
     /// Sends something, or gives it back when the connection does not stand.
-    pub(super) fn push(&self, outgoing: Outgoing) -> Result<(), Outgoing> {
-        let State::Up(endpoint, outbox) = &mut *self.state() else { return Err(outgoing) };
+    pub(super) fn push(&self, outgoing: OutgoingTransfer) -> Result<(), OutgoingTransfer> {
+        let LinkState::Up(endpoint, outbox) = &mut *self.state() else { return Err(outgoing) };
         // An error comes again when the thread tries; it knows what to do.
         if outbox.push(outgoing).is_err() || outbox.is_stuck() {
             endpoint.wake();
@@ -71,7 +71,7 @@ impl Link {
     /// Lets the peer put into this window; the thread tells it so.
     pub(super) fn admit(&self, window: Range<u64>) {
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
-        if let State::Up(endpoint, _) = &*self.state() {
+        if let LinkState::Up(endpoint, _) = &*self.state() {
             endpoint.wake();
         }
     }
@@ -89,7 +89,7 @@ impl Link {
     /// Ends the connection.
     pub(super) fn cut(&self) {
         self.ask_for(CUT);
-        if matches!(*self.state(), State::Opening) {
+        if matches!(*self.state(), LinkState::Opening) {
             // The thread may wait for the peer's introduction.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
@@ -97,7 +97,7 @@ impl Link {
 
     fn ask_for(&self, end: u8) {
         self.end.fetch_max(end, Ordering::Relaxed);
-        if let State::Up(endpoint, _) = &*self.state() {
+        if let LinkState::Up(endpoint, _) = &*self.state() {
             endpoint.wake();
         }
     }
@@ -112,34 +112,34 @@ impl Link {
         self.end.load(Ordering::Relaxed) >= CUT
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the engine use the connection.
     pub(super) fn up(&self, endpoint: Arc<Endpoint>, outbox: Outbox) {
-        *self.state() = State::Up(endpoint, outbox);
+        *self.state() = LinkState::Up(endpoint, outbox);
     }
 
     /// Calls `work` with the outbox, while the connection stands.
     pub(super) fn outbox<T>(&self, work: impl FnOnce(&mut Outbox) -> T) -> Option<T> {
         match &mut *self.state() {
-            State::Up(_, outbox) => Some(work(outbox)),
-            State::Opening | State::Over => None,
+            LinkState::Up(_, outbox) => Some(work(outbox)),
+            LinkState::Opening | LinkState::Over => None,
         }
     }
 
     /// Ends the use by the engine; returns the outbox, with unanswered puts.
     pub(super) fn end(&self) -> Option<Outbox> {
-        match std::mem::replace(&mut *self.state(), State::Over) {
-            State::Up(_, outbox) => Some(outbox),
-            State::Opening | State::Over => None,
+        match std::mem::replace(&mut *self.state(), LinkState::Over) {
+            LinkState::Up(_, outbox) => Some(outbox),
+            LinkState::Opening | LinkState::Over => None,
         }
     }
 
     /// The engine can use it no more.
     pub(super) fn is_over(&self) -> bool {
-        matches!(*self.state(), State::Over)
+        matches!(*self.state(), LinkState::Over)
     }
 
     pub(super) const fn stream(&self) -> &TcpStream {

@@ -25,13 +25,13 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::{IoError, Refusal};
 use rustix::io::Errno;
 
-use self::domain::{Domain, Region};
-use self::info::{Info, OfiError};
+use self::domain::{Domain, RegisteredRegion};
+use self::info::{OfiError, ProviderInfo};
 use self::library::Library;
 use self::link::Link;
-use self::outbox::Outgoing;
-use crate::arena::Place;
-use crate::driver::{self, Driver, Op, Outgoing as DriverOutgoing};
+use self::outbox::OutgoingTransfer;
+use crate::arena::FabricMemory;
+use crate::driver::{self, Driver, Op, OutgoingBytes as DriverOutgoing};
 use crate::fabric::frame::Provider;
 use crate::fabric::greet::{Greeted, Greeter, Greeting, Met};
 use crate::fabric::tcp::connection;
@@ -47,12 +47,12 @@ const MANY_EVENTS: usize = 4096;
 
 /// Queue of events from the threads to the engine.
 #[derive(Debug)]
-struct News {
+struct ThreadEvents {
     events: Mutex<VecDeque<Event>>,
     wake: Arc<OwnedFd>,
 }
 
-impl News {
+impl ThreadEvents {
     fn tell(&self, more: Vec<Event>) {
         if more.is_empty() {
             return;
@@ -69,16 +69,16 @@ impl News {
 
 /// The devices in use, by the address of ours that they have, and the arena as each knows it.
 #[derive(Debug)]
-struct Devices {
+struct DevicesInUse {
     provider: String,
     has_ip: bool,
-    place: Place,
-    arenas: Mutex<BTreeMap<Option<IpAddr>, Arc<Region>>>,
+    place: FabricMemory,
+    arenas: Mutex<BTreeMap<Option<IpAddr>, Arc<RegisteredRegion>>>,
 }
 
-impl Devices {
+impl DevicesInUse {
     /// The arena, as the device knows it that has this address.
-    fn arena(&self, ours: IpAddr) -> Result<Arc<Region>, Refusal> {
+    fn arena(&self, ours: IpAddr) -> Result<Arc<RegisteredRegion>, Refusal> {
         let address = self.has_ip.then_some(ours);
         let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(arena) = arenas.get(&address) {
@@ -92,7 +92,7 @@ impl Devices {
         // Puts come from here. Where they may go to, each peer is told for itself.
         let all = self.place.window(0..u64::MAX);
         let access = ffi::FI_READ | ffi::FI_WRITE;
-        let arena = Region::register(&domain, &self.place.memory, all, access);
+        let arena = RegisteredRegion::register(&domain, &self.place.memory, all, access);
         let arena = arena.map_err(|error| {
             Refusal::new(why(error), "check the limit of locked memory, `ulimit -l`")
         })?;
@@ -120,8 +120,8 @@ struct Peer {
 #[derive(Debug)]
 pub(crate) struct Ofi {
     greeter: Greeter,
-    devices: Arc<Devices>,
-    news: Arc<News>,
+    devices: Arc<DevicesInUse>,
+    news: Arc<ThreadEvents>,
     /// Peers that the machine has not hung up on.
     peers: BTreeMap<PeerId, Peer>,
     threads: Vec<(Arc<Link>, JoinHandle<()>)>,
@@ -138,23 +138,24 @@ impl Ofi {
     /// Reason for the failure, for people.
     pub(crate) fn new(
         network: Network,
-        place: Place,
+        place: FabricMemory,
         listener: Option<TcpListener>,
         provider: Provider,
     ) -> Result<Self, Refusal> {
         let absent =
             || Refusal::new("libfabric is not installed here", "install it, or use fabric tcp");
         Library::load().ok_or_else(absent)?;
-        let info = Info::find(provider.name(), None).map_err(|error| match provider.name() {
-            Some(name) => Refusal::new(
-                format!("libfabric cannot use provider {name} here: {}", error.reason),
-                "see what it has with `fi_info`",
-            ),
-            None => Refusal::new(
-                format!("libfabric has no provider for us here: {}", error.reason),
-                "use fabric tcp",
-            ),
-        })?;
+        let info =
+            ProviderInfo::find(provider.name(), None).map_err(|error| match provider.name() {
+                Some(name) => Refusal::new(
+                    format!("libfabric cannot use provider {name} here: {}", error.reason),
+                    "see what it has with `fi_info`",
+                ),
+                None => Refusal::new(
+                    format!("libfabric has no provider for us here: {}", error.reason),
+                    "use fabric tcp",
+                ),
+            })?;
         let provider = info.provider();
         let has_ip = info.has_ip();
         let greeting = Greeting::new(network, provider.clone().into_bytes());
@@ -163,8 +164,8 @@ impl Ofi {
         let wake = Arc::clone(greeter.wake());
         let arenas = Mutex::default();
         Ok(Self {
-            devices: Arc::new(Devices { provider, has_ip, place, arenas }),
-            news: Arc::new(News { events: Mutex::default(), wake }),
+            devices: Arc::new(DevicesInUse { provider, has_ip, place, arenas }),
+            news: Arc::new(ThreadEvents { events: Mutex::default(), wake }),
             greeter,
             peers: BTreeMap::new(),
             threads: Vec::new(),
@@ -234,12 +235,12 @@ impl Ofi {
         }
     }
 
-    fn push(&self, peer: PeerId, outgoing: Outgoing) {
+    fn push(&self, peer: PeerId, outgoing: OutgoingTransfer) {
         let refused = match self.peers.get(&peer).and_then(|peer| peer.link.as_ref()) {
             Some(link) => link.push(outgoing),
             None => Err(outgoing),
         };
-        if let Err(Outgoing::Put { io, .. }) = refused {
+        if let Err(OutgoingTransfer::Put { io, .. }) = refused {
             self.news.tell(vec![Event::Done { io, result: Err(IoError::GONE) }]);
         }
     }
@@ -293,9 +294,9 @@ impl Fabric for Ofi {
                 }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
-                self.push(peer, Outgoing::Put { io, from, to, imm });
+                self.push(peer, OutgoingTransfer::Put { io, from, to, imm });
             }
-            FabricOp::Send { peer, bytes } => self.push(peer, Outgoing::Message(bytes)),
+            FabricOp::Send { peer, bytes } => self.push(peer, OutgoingTransfer::Message(bytes)),
             FabricOp::HangUp { peer } => self.hang_up(peer),
             FabricOp::Cut { peer } => {
                 if let Some(link) = self.peers.remove(&peer).and_then(|peer| peer.link) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use braid_array::fabric::MAX_MESSAGE_BYTES;
 use braid_array::{Buf, IoId};
 
-use super::domain::Remote;
+use super::domain::RemoteRegion;
 use super::endpoint::Endpoint;
 use super::info::OfiError;
 use slab::Slab;
@@ -33,14 +33,14 @@ pub(super) const fn slot(number: u32, bytes: usize) -> Buf {
 
 /// A put or message to be sent.
 #[derive(Debug)]
-pub(super) enum Outgoing {
+pub(super) enum OutgoingTransfer {
     /// A buffer.
     Put { io: IoId, from: Buf, to: u64, imm: u32 },
     /// A message.
     Message(Vec<u8>),
 }
 
-impl Outgoing {
+impl OutgoingTransfer {
     fn message_bytes(&self) -> usize {
         if let Self::Message(bytes) = self { bytes.len() } else { 0 }
     }
@@ -48,7 +48,7 @@ impl Outgoing {
 
 /// An operation that the device has.
 #[derive(Clone, Copy, Debug)]
-enum Taken {
+enum TakenOperation {
     Put(IoId),
     /// Message in this slot.
     Message(u32),
@@ -71,11 +71,11 @@ pub(super) struct Counts {
 pub(super) struct Outbox {
     endpoint: Arc<Endpoint>,
     /// Window that the peer lets us put into; earlier puts wait for it.
-    remote: Option<Remote>,
-    taken: Slab<Taken>,
+    remote: Option<RemoteRegion>,
+    taken: Slab<TakenOperation>,
     /// Slots for messages that go out.
     free: Vec<u32>,
-    waiting: VecDeque<Outgoing>,
+    waiting: VecDeque<OutgoingTransfer>,
     /// Bytes of the messages among them.
     waiting_bytes: usize,
     sent: Counts,
@@ -92,7 +92,7 @@ impl Outbox {
     }
 
     /// The peer admits us here.
-    pub(super) fn admitted(&mut self, remote: Remote) {
+    pub(super) fn admitted(&mut self, remote: RemoteRegion) {
         self.remote = Some(remote);
     }
 
@@ -100,7 +100,7 @@ impl Outbox {
     ///
     /// # Errors
     /// When the device refuses it for good.
-    pub(super) fn push(&mut self, outgoing: Outgoing) -> Result<(), OfiError> {
+    pub(super) fn push(&mut self, outgoing: OutgoingTransfer) -> Result<(), OfiError> {
         self.waiting_bytes += outgoing.message_bytes();
         self.waiting.push_back(outgoing);
         // Who came before has been refused, and will be tried when something has happened.
@@ -128,16 +128,16 @@ impl Outbox {
         Ok(())
     }
 
-    fn start(&mut self, outgoing: &Outgoing) -> Result<bool, OfiError> {
+    fn start(&mut self, outgoing: &OutgoingTransfer) -> Result<bool, OfiError> {
         let (started, index) = match outgoing {
-            Outgoing::Put { io, from, to, imm } => {
+            OutgoingTransfer::Put { io, from, to, imm } => {
                 let Some(remote) = self.remote else { return Ok(false) };
-                let index = self.taken.insert(Taken::Put(*io));
+                let index = self.taken.insert(TakenOperation::Put(*io));
                 (self.endpoint.put(*from, remote, *to, *imm, index), index)
             }
-            Outgoing::Message(bytes) => {
+            OutgoingTransfer::Message(bytes) => {
                 let Some(&free) = self.free.last() else { return Ok(false) };
-                let index = self.taken.insert(Taken::Message(free));
+                let index = self.taken.insert(TakenOperation::Message(free));
                 let buf = slot(free, bytes.len());
                 let memory = self.endpoint.messages().memory();
                 // SAFETY: the slot is free: neither the device nor anybody else uses it.
@@ -146,8 +146,8 @@ impl Outbox {
             }
         };
         match (matches!(started, Ok(true)), self.taken[index]) {
-            (true, Taken::Put(_)) => self.sent.puts += 1,
-            (true, Taken::Message(_)) => {
+            (true, TakenOperation::Put(_)) => self.sent.puts += 1,
+            (true, TakenOperation::Message(_)) => {
                 self.free.pop();
                 self.sent.messages += 1;
             }
@@ -162,8 +162,8 @@ impl Outbox {
     pub(super) fn gone(&mut self, number: usize) -> Option<IoId> {
         // A provider that fails may tell numbers that it was not given.
         match self.taken.try_remove(number)? {
-            Taken::Put(io) => Some(io),
-            Taken::Message(slot) => {
+            TakenOperation::Put(io) => Some(io),
+            TakenOperation::Message(slot) => {
                 self.free.push(slot);
                 None
             }
@@ -194,12 +194,12 @@ impl Outbox {
     pub(super) fn owed(self) -> Vec<IoId> {
         let Self { taken, waiting, .. } = self;
         let taken = taken.iter().filter_map(|(_, taken)| match taken {
-            Taken::Put(io) => Some(*io),
-            Taken::Message(_) => None,
+            TakenOperation::Put(io) => Some(*io),
+            TakenOperation::Message(_) => None,
         });
         let waiting = waiting.iter().filter_map(|outgoing| match outgoing {
-            Outgoing::Put { io, .. } => Some(*io),
-            Outgoing::Message(_) => None,
+            OutgoingTransfer::Put { io, .. } => Some(*io),
+            OutgoingTransfer::Message(_) => None,
         });
         taken.chain(waiting).collect()
     }

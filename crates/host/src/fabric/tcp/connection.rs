@@ -16,8 +16,8 @@ use rustix::net::{Shutdown, sockopt};
 
 use super::input::Input;
 use super::output::{Frame, Output};
-use crate::arena::Place;
-use crate::driver::{Driver, Op, Outgoing};
+use crate::arena::FabricMemory;
+use crate::driver::{Driver, Op, OutgoingBytes};
 use crate::fabric::seal::Seals;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
@@ -37,21 +37,21 @@ const SEND_BUFFER_BYTES: usize = 512 << 10;
 const UNSENT_BYTES: u32 = 128 << 10;
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct PeerConnection {
     socket: Arc<OwnedFd>,
     peer: PeerId,
     input: Input,
     output: Output,
     receiving: bool,
     sending: bool,
-    patience: Patience,
+    patience: PeerPatience,
     life: Life,
 }
 
 /// Policy towards a peer that sends while it leaves our data unread. At least one of two ends
 /// always receives, so the two never wait for each other in a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
+enum PeerPatience {
     /// Always received from: this side dialled.
     Endless,
     /// Received from, so far.
@@ -76,7 +76,7 @@ enum Life {
     Broken(String),
 }
 
-impl Connection {
+impl PeerConnection {
     pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf, seals: Option<Seals>) -> Self {
         let mut slices_out = None;
         let mut slices_into = None;
@@ -92,7 +92,7 @@ impl Connection {
             output: Output::new(out, slices_out),
             receiving: false,
             sending: false,
-            patience: if is_accepted(peer) { Patience::Limited } else { Patience::Endless },
+            patience: if is_accepted(peer) { PeerPatience::Limited } else { PeerPatience::Endless },
             life: Life::Open,
         }
     }
@@ -111,9 +111,9 @@ impl Connection {
 
     /// Receives again, unless the peer first has to take more of the queued data.
     pub(super) fn go_on(&mut self, driver: &mut Driver<Token>, index: usize) {
-        let may_wait = self.patience != Patience::Endless && self.life == Life::Open;
+        let may_wait = self.patience != PeerPatience::Endless && self.life == Life::Open;
         if may_wait && self.output.is_deep() {
-            self.patience = Patience::Lost;
+            self.patience = PeerPatience::Lost;
         } else {
             self.receive(driver, index);
         }
@@ -123,15 +123,15 @@ impl Connection {
     pub(super) fn resume(&mut self, driver: &mut Driver<Token>, index: usize) {
         let over = matches!(self.life, Life::Left | Life::Broken(_));
         let may = self.output.is_shallow() || self.life == Life::Closing;
-        if self.patience == Patience::Lost && may && !over {
-            self.patience = Patience::Regained;
+        if self.patience == PeerPatience::Lost && may && !over {
+            self.patience = PeerPatience::Regained;
             self.receive(driver, index);
         }
     }
 
     /// Returns whether the peer has left much unread at some time.
     pub(super) const fn was_held_back(&self) -> bool {
-        matches!(self.patience, Patience::Lost | Patience::Regained)
+        matches!(self.patience, PeerPatience::Lost | PeerPatience::Regained)
     }
 
     /// Starts the next receive.
@@ -147,7 +147,7 @@ impl Connection {
     /// connection; it is a reason for people.
     pub(super) fn received(
         &mut self,
-        place: &Place,
+        place: &FabricMemory,
         result: Result<u32, Errno>,
         events: &mut VecDeque<Event>,
     ) -> Result<bool, String> {
@@ -179,7 +179,7 @@ impl Connection {
     /// once; then there may be more to send.
     pub(super) fn send(
         &mut self,
-        place: &Place,
+        place: &FabricMemory,
         driver: &mut Driver<Token>,
         index: usize,
     ) -> Option<Sent> {
@@ -203,7 +203,7 @@ impl Connection {
     pub(super) fn sent(
         &mut self,
         result: Result<u32, Errno>,
-        message: Option<Box<Outgoing>>,
+        message: Option<Box<OutgoingBytes>>,
     ) -> Sent {
         self.sending = false;
         if let Err(errno) = result {

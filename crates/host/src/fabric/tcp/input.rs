@@ -8,9 +8,9 @@ use braid_array::Buf;
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, MAX_MESSAGE_BYTES, PeerId};
 
-use crate::arena::{Memory, Place};
-use crate::fabric::frame::{FrameError, HEADER_BYTES, Header};
-use crate::fabric::seal::{Broken, SEAL_BYTES, Seal};
+use crate::arena::{FabricMemory, Memory};
+use crate::fabric::frame::{FrameError, FrameHeader, HEADER_BYTES};
+use crate::fabric::seal::{BrokenSlice, SEAL_BYTES, Seal};
 use crate::fabric::slices::SliceSeal;
 
 /// A put of so much is small.
@@ -31,13 +31,13 @@ pub(super) struct Input {
     /// The missing rest of a put of which a part has arrived. Nothing is kept then.
     put: Option<Put>,
     /// A sealed put that has arrived; its tag comes next.
-    sealed: Option<Header>,
+    sealed: Option<FrameHeader>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Put {
     rest: Buf,
-    header: Header,
+    header: FrameHeader,
     /// Small, so more small ones may follow.
     small: bool,
 }
@@ -81,7 +81,7 @@ impl Input {
     /// Takes in bytes received into the buffers of `next`.
     pub(super) fn take_in(
         &mut self,
-        place: &Place,
+        place: &FabricMemory,
         peer: PeerId,
         bytes: u32,
         events: &mut VecDeque<Event>,
@@ -118,7 +118,7 @@ impl Input {
     /// it is missing.
     fn frame(
         &mut self,
-        place: &Place,
+        place: &FabricMemory,
         peer: PeerId,
         there: Buf,
         events: &mut VecDeque<Event>,
@@ -132,11 +132,11 @@ impl Input {
         }
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(look(&place.memory, there.slice(0, HEADER)));
-        let header = Header::decode(&header).map_err(|error| error.to_string())?;
+        let header = FrameHeader::decode(&header).map_err(|error| error.to_string())?;
         let payload = there.slice(HEADER, there.len - HEADER);
         match header {
-            Header::Message { bytes } if payload.len < bytes => Ok(None),
-            Header::Message { bytes } => {
+            FrameHeader::Message { bytes } if payload.len < bytes => Ok(None),
+            FrameHeader::Message { bytes } => {
                 let taken = HEADER + bytes;
                 let said = look(&place.memory, payload.slice(0, bytes));
                 let bytes = match &mut self.seal {
@@ -148,10 +148,10 @@ impl Input {
                 events.push_back(Event::Fabric(FabricEvent::Message { peer, bytes }));
                 Ok(Some(taken))
             }
-            Header::Put { bytes, to, .. } if !self.admits(to, bytes) => {
+            FrameHeader::Put { bytes, to, .. } if !self.admits(to, bytes) => {
                 Err(format!("it put {bytes} bytes at {to}, where it was not admitted"))
             }
-            Header::Put { bytes, to, .. } => {
+            FrameHeader::Put { bytes, to, .. } => {
                 let target = Buf { offset: to, len: bytes };
                 let moved = payload.len.min(bytes);
                 copy(&place.memory, payload.slice(0, moved), target.slice(0, moved));
@@ -168,7 +168,7 @@ impl Input {
             self.put = Some(put);
         } else if self.slices.is_some() {
             self.sealed = Some(put.header);
-        } else if let Header::Put { imm, .. } = put.header {
+        } else if let FrameHeader::Put { imm, .. } = put.header {
             events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm }));
         }
     }
@@ -176,13 +176,13 @@ impl Input {
     /// Opens a put that has arrived, once all of its seal has: how long that is.
     fn open_put(
         &mut self,
-        place: &Place,
+        place: &FabricMemory,
         peer: PeerId,
-        (header, there): (Header, Buf),
+        (header, there): (FrameHeader, Buf),
         events: &mut VecDeque<Event>,
     ) -> Result<Option<u32>, String> {
         const SEAL: u32 = SEAL_BYTES as u32;
-        let (Some(seal), Header::Put { bytes, to, imm }) = (&mut self.slices, header) else {
+        let (Some(seal), FrameHeader::Put { bytes, to, imm }) = (&mut self.slices, header) else {
             return Err(FrameError.to_string());
         };
         if there.len < SEAL {
@@ -193,7 +193,7 @@ impl Input {
         // SAFETY: `frame` has checked that the peer may put there, where nobody else writes, and
         // nobody looks before it is told.
         let slice = unsafe { place.memory.bytes_mut(Buf { offset: to, len: bytes }) };
-        seal.open(&header.encode(), slice, tag).map_err(|Broken| FrameError.to_string())?;
+        seal.open(&header.encode(), slice, tag).map_err(|BrokenSlice| FrameError.to_string())?;
         self.sealed = None;
         events.push_back(Event::Fabric(FabricEvent::Placed { peer, imm }));
         Ok(Some(SEAL))

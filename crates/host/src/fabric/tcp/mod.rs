@@ -16,10 +16,10 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::{Buf, IoError, IoId, Refusal};
 use rustix::io::Errno;
 
-use self::connection::Connection;
+use self::connection::PeerConnection;
 use self::output::Frame;
-use crate::arena::Place;
-use crate::driver::{Driver, Op, Outgoing};
+use crate::arena::FabricMemory;
+use crate::driver::{Driver, Op, OutgoingBytes};
 use crate::fabric::greet::{Greeted, Greeter, Greeting, Met};
 use crate::fabric::{Fabric, Network, Protection};
 use crate::heap;
@@ -40,9 +40,9 @@ const ROOM_BYTES: u32 = 16 << 10;
 /// open; then *leaving* (the machine hung up: the rest is sent, and input is dropped) or *broken*
 /// (reported to the machine when nothing is in the driver any more).
 pub(crate) struct Tcp {
-    place: Place,
+    place: FabricMemory,
     greeter: Greeter,
-    connections: Slab<Connection>,
+    connections: Slab<PeerConnection>,
     /// Peers that the machine knows. `None`: still dialling.
     peers: BTreeMap<PeerId, Option<usize>>,
     /// The id of the next that we accept.
@@ -62,7 +62,7 @@ impl Tcp {
     /// When the system is out of descriptors.
     pub(crate) fn new(
         network: Network,
-        place: Place,
+        place: FabricMemory,
         listener: Option<TcpListener>,
     ) -> io::Result<Self> {
         let rooms = (0..place.own.len / ROOM_BYTES)
@@ -128,7 +128,7 @@ impl Tcp {
         let full = || Refusal::plain("there are too many connections already");
         let room = self.rooms.pop().ok_or_else(full)?;
         let peer = dialled.unwrap_or_else(|| self.accepted());
-        let index = self.connections.insert(Connection::new(stream, peer, room, seals));
+        let index = self.connections.insert(PeerConnection::new(stream, peer, room, seals));
         self.peers.insert(peer, Some(index));
         self.connections[index].receive(driver, index);
         Ok(peer)
@@ -195,7 +195,12 @@ impl Tcp {
         self.remove_ended(index);
     }
 
-    fn sent(&mut self, index: usize, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
+    fn sent(
+        &mut self,
+        index: usize,
+        result: Result<u32, Errno>,
+        message: Option<Box<OutgoingBytes>>,
+    ) {
         let (answered, outcome) = self.connections[index].sent(result, message);
         for io in answered {
             self.answer(io, outcome);
@@ -281,7 +286,7 @@ impl Fabric for Tcp {
     fn flush(&mut self, driver: &mut Driver<Token>) -> bool {
         // What the machine says once puts are over goes with what waits for others.
         let connections = &self.connections;
-        let puts = |index: &usize| connections.get(*index).is_some_and(Connection::has_puts);
+        let puts = |index: &usize| connections.get(*index).is_some_and(PeerConnection::has_puts);
         let (first, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.gathered).into_iter().partition(puts);
         self.send(driver, first);
@@ -304,7 +309,7 @@ impl Fabric for Tcp {
         driver: &mut Driver<Token>,
         token: FabricToken,
         result: Result<u32, Errno>,
-        message: Option<Box<Outgoing>>,
+        message: Option<Box<OutgoingBytes>>,
     ) {
         match token {
             FabricToken::Wake => {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use braid_array::{Buf, IoId};
 
-use crate::arena::Place;
-use crate::driver::Outgoing;
-use crate::fabric::frame::Header;
+use crate::arena::FabricMemory;
+use crate::driver::OutgoingBytes;
+use crate::fabric::frame::FrameHeader;
 use crate::fabric::seal::Seal;
 use crate::fabric::slices::SliceSeal;
 
@@ -46,7 +46,7 @@ pub(super) struct Output {
     /// The puts being sent.
     under_way: Vec<IoId>,
     /// Memory for the next message.
-    spare: Box<Outgoing>,
+    spare: Box<OutgoingBytes>,
 }
 
 impl Output {
@@ -85,7 +85,7 @@ impl Output {
     }
 
     /// The next message to the kernel, if there is anything to send.
-    pub(super) fn next(&mut self, place: &Place) -> Option<Box<Outgoing>> {
+    pub(super) fn next(&mut self, place: &FabricMemory) -> Option<Box<OutgoingBytes>> {
         let mut message = std::mem::take(&mut self.spare);
         message.clear();
         let mut bytes = 0;
@@ -100,14 +100,14 @@ impl Output {
                         Some(seal) => seal.close(&payload),
                         None => payload,
                     };
-                    let header = Header::Message { bytes: payload.len() as u32 };
+                    let header = FrameHeader::Message { bytes: payload.len() as u32 };
                     message.bytes.extend(header.encode());
                     message.bytes.extend(&payload);
                     bytes += payload.len() as u64;
                 }
                 Frame::Put { io, from, to, imm } => {
                     self.queued_puts -= 1;
-                    let header = Header::Put { bytes: from.len, to, imm };
+                    let header = FrameHeader::Put { bytes: from.len, to, imm };
                     message.bytes.extend(header.encode());
                     match &mut self.slices {
                         Some(seal) => append_sealed(seal, place, header, from, &mut message.bytes),
@@ -126,7 +126,7 @@ impl Output {
     }
 
     /// The message was sent, or not: the puts in it.
-    pub(super) fn sent(&mut self, message: Option<Box<Outgoing>>) -> Vec<IoId> {
+    pub(super) fn sent(&mut self, message: Option<Box<OutgoingBytes>>) -> Vec<IoId> {
         if let Some(message) = message {
             self.spare = message;
         }
@@ -153,8 +153,8 @@ impl Output {
 /// may need it as it is.
 fn append_sealed(
     seal: &mut SliceSeal,
-    place: &Place,
-    header: Header,
+    place: &FabricMemory,
+    header: FrameHeader,
     from: Buf,
     bytes: &mut Vec<u8>,
 ) {

@@ -13,7 +13,7 @@ fn cluster() -> Key {
 }
 
 fn hello(array: Option<[u8; 16]>) -> Hello {
-    Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array, blob: Vec::new() }
+    Hello { kind: TransportKind::Tcp, keyed: true, encrypt: false, array, blob: Vec::new() }
 }
 
 /// Returns the array to which the next accepted peer is limited.
@@ -125,7 +125,7 @@ fn whoever_is_dialled_has_the_cluster_key() {
     let arena = Arena::for_fabric(MIB, MIB).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let key = Some(cluster().limited_to(ARRAY));
-    let network = Network { kind: Kind::Tcp, key, encrypt: false };
+    let network = Network { kind: TransportKind::Tcp, key, encrypt: false };
     let Err(why) = super::super::new(network, arena.place(), Some(listener)) else {
         panic!("it listens")
     };

@@ -10,7 +10,7 @@ use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
 use braid_array::{Buf, IoError, IoId};
 
-use super::frame::{HELLO_BYTES, Header, Hello, Kind, Provider};
+use super::frame::{FrameHeader, HELLO_BYTES, Hello, Provider, TransportKind};
 use super::{Fabric, Network};
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
@@ -51,7 +51,7 @@ struct Side {
 }
 
 impl Make {
-    fn kind(self) -> Kind {
+    fn kind(self) -> TransportKind {
         self.fabric.parse().unwrap()
     }
 
@@ -228,7 +228,7 @@ fn dial_stranger(make: Make, say: Vec<u8>) -> String {
 }
 
 /// A connection to a side, on which hellos were exchanged and a word was said, from outside.
-fn raw(side: &Side, kind: Kind) -> TcpStream {
+fn raw(side: &Side, kind: TransportKind) -> TcpStream {
     let mut stream = TcpStream::connect(&side.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
@@ -237,7 +237,7 @@ fn raw(side: &Side, kind: Kind) -> TcpStream {
         )
         .unwrap();
     stream.read_exact(&mut [0; HELLO_BYTES]).unwrap();
-    stream.write_all(&Header::Message { bytes: 1 }.encode()).unwrap();
+    stream.write_all(&FrameHeader::Message { bytes: 1 }.encode()).unwrap();
     stream.write_all(b"!").unwrap();
     stream
 }
@@ -267,17 +267,17 @@ mod tcp {
     #[test]
     fn frames_may_come_in_any_pieces() {
         let mut side = PLAIN.side(true);
-        let mut stream = raw(&side, Kind::Tcp);
+        let mut stream = raw(&side, TransportKind::Tcp);
         let peer = accepted(&mut side);
         side.admit(peer, INBOX..2 * INBOX);
         let mut bytes = Vec::new();
         for round in 0..40u32 {
             let message = pattern(round.into(), 1 + round as usize * 7 % 300);
-            bytes.extend(Header::Message { bytes: message.len() as u32 }.encode());
+            bytes.extend(FrameHeader::Message { bytes: message.len() as u32 }.encode());
             bytes.extend(message);
             let put = pattern(u64::from(round) + 1000, 1 + round as usize * 31 % 500);
             let to = INBOX + u64::from(round) * 4096;
-            bytes.extend(Header::Put { bytes: put.len() as u32, to, imm: round }.encode());
+            bytes.extend(FrameHeader::Put { bytes: put.len() as u32, to, imm: round }.encode());
             bytes.extend(put);
         }
         let mut sizes = [1, 2, 3, 19, 20, 21, 33, 200].iter().cycle();
@@ -303,16 +303,16 @@ mod tcp {
     #[test]
     fn garbage_ends_the_connection_and_nothing_else() {
         let mut side = PLAIN.side(true);
-        let mut good = raw(&side, Kind::Tcp);
+        let mut good = raw(&side, TransportKind::Tcp);
         let friend = accepted(&mut side);
-        let mut bad = raw(&side, Kind::Tcp);
+        let mut bad = raw(&side, TransportKind::Tcp);
         let stranger = accepted(&mut side);
         bad.write_all(&[0xff; 100]).unwrap();
         let reason = "it sent bytes that mean nothing".to_owned();
         assert_eq!(lost(side.event()), (stranger, reason));
         // It is hung up on; what it did not say in time is nobody's concern.
         let _ = bad.read_to_end(&mut Vec::new());
-        good.write_all(&Header::Message { bytes: 2 }.encode()).unwrap();
+        good.write_all(&FrameHeader::Message { bytes: 2 }.encode()).unwrap();
         good.write_all(b"hi").unwrap();
         let message = FabricEvent::Message { peer: friend, bytes: b"hi".to_vec() };
         assert_eq!(fabric_event(Some(side.event())), message);
@@ -323,10 +323,10 @@ mod tcp {
     /// Puts 4096 bytes there, over a connection that is admitted to `window` and no further.
     fn put_at(window: Option<Range<u64>>, to: u64) {
         let mut side = PLAIN.side(true);
-        let mut stream = raw(&side, Kind::Tcp);
+        let mut stream = raw(&side, TransportKind::Tcp);
         let peer = accepted(&mut side);
         window.into_iter().for_each(|window| side.admit(peer, window));
-        stream.write_all(&Header::Put { bytes: 4096, to, imm: 0 }.encode()).unwrap();
+        stream.write_all(&FrameHeader::Put { bytes: 4096, to, imm: 0 }.encode()).unwrap();
         stream.write_all(&[0xee; 4096]).unwrap();
         let (who, reason) = lost(side.event());
         assert_eq!(who, peer);
@@ -355,7 +355,7 @@ mod tcp {
     #[test]
     fn who_does_not_read_is_hung_up_on() {
         let mut side = PLAIN.side(true);
-        let stream = raw(&side, Kind::Tcp);
+        let stream = raw(&side, TransportKind::Tcp);
         let peer = accepted(&mut side);
         let io = side.put(peer, Buf { offset: 0, len: MIB as u32 }, 0, 0);
         for _ in 0..4000 {
@@ -379,10 +379,10 @@ mod tcp {
         let most = (side.arena.place().own.len >> 14) as usize;
         let mut all: Vec<TcpStream> = Vec::new();
         for _ in 0..most {
-            all.push(raw(&side, Kind::Tcp));
+            all.push(raw(&side, TransportKind::Tcp));
             accepted(&mut side);
         }
-        let mut refused = raw(&side, Kind::Tcp);
+        let mut refused = raw(&side, TransportKind::Tcp);
         // What it said is not taken in.
         let reader = std::thread::spawn(move || refused.read(&mut [0; 1]).unwrap_or(0));
         while !reader.is_finished() {
@@ -392,7 +392,7 @@ mod tcp {
         // One that ends makes room.
         all.pop();
         lost(side.event());
-        all.push(raw(&side, Kind::Tcp));
+        all.push(raw(&side, TransportKind::Tcp));
         accepted(&mut side);
         all.clear();
         side.end();

@@ -12,14 +12,14 @@ const MUCH: usize = 2 << 20;
 
 /// Connects from outside, with a small receive buffer.
 fn narrow(side: &mut Side) -> (TcpStream, PeerId) {
-    let stream = raw(side, Kind::Tcp);
+    let stream = raw(side, TransportKind::Tcp);
     rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).unwrap();
     let peer = accepted(side);
     (stream, peer)
 }
 
 fn question() -> Vec<u8> {
-    let mut frame = Header::Message { bytes: QUESTION_BYTES as u32 }.encode().to_vec();
+    let mut frame = FrameHeader::Message { bytes: QUESTION_BYTES as u32 }.encode().to_vec();
     frame.resize(frame.len() + QUESTION_BYTES, b'?');
     frame
 }

@@ -71,7 +71,7 @@ fn slices_are_seen_unless_either_side_encrypts() {
 
 #[test]
 fn nothing_is_encrypted_without_a_key() {
-    let network = Network { kind: Kind::Tcp, key: None, encrypt: true };
+    let network = Network { kind: TransportKind::Tcp, key: None, encrypt: true };
     let arena = Arena::for_fabric(MIB, MIB).unwrap();
     let Err(why) = super::super::new(network, arena.place(), None) else { panic!("it is") };
     assert!(why.to_string().contains("give --key"), "{why}");

@@ -13,7 +13,7 @@ fn greeting(key: Option<u8>) -> Greeting {
 }
 
 pub(super) fn greeting_with(key: Option<Key>) -> Greeting {
-    Greeting::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
+    Greeting::new(Network { kind: TransportKind::Tcp, key, encrypt: false }, Vec::new())
 }
 
 /// Connects with this key, while the side goes on.
@@ -31,7 +31,7 @@ pub(super) fn greets(side: &mut Side, greeting: Greeting) -> Result<Greeted, Str
 }
 
 pub(super) fn message(stream: &mut TcpStream, bytes: &[u8]) {
-    stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
+    stream.write_all(&FrameHeader::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
     stream.write_all(bytes).unwrap();
 }
 
@@ -74,8 +74,13 @@ fn a_node_that_dies_in_the_handshake_is_not_said_to_have_another_key() {
     let address = node.local_addr().unwrap().to_string();
     let dies = std::thread::spawn(move || {
         let (mut stream, _) = node.accept().unwrap();
-        let hello =
-            Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array: None, blob: Vec::new() };
+        let hello = Hello {
+            kind: TransportKind::Tcp,
+            keyed: true,
+            encrypt: false,
+            array: None,
+            blob: Vec::new(),
+        };
         stream.write_all(&hello.encode()).unwrap();
         // All that is said to it, so that the end is an end and no reset.
         stream.read_exact(&mut vec![0; hello.encode().len() + 48]).unwrap();
@@ -87,8 +92,13 @@ fn a_node_that_dies_in_the_handshake_is_not_said_to_have_another_key() {
 
 /// Says this after a good hello, and then nothing more; and is hung up on.
 fn says_after_hello(side: &mut Side, bytes: &[u8]) {
-    let hello =
-        Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array: None, blob: Vec::new() };
+    let hello = Hello {
+        kind: TransportKind::Tcp,
+        keyed: true,
+        encrypt: false,
+        array: None,
+        blob: Vec::new(),
+    };
     says_in_vain(side, &[&hello.encode(), bytes].concat());
 }
 
@@ -202,7 +212,7 @@ fn who_says_nothing_keeps_nobody_out() {
         let mut stream = TcpStream::connect(&side.address).unwrap();
         if number % 2 == 0 {
             let hello = Hello {
-                kind: Kind::Tcp,
+                kind: TransportKind::Tcp,
                 keyed: true,
                 encrypt: false,
                 array: None,
@@ -238,7 +248,7 @@ fn who_has_nothing_to_say_after_the_hello_is_not_accepted() {
         silent.push(greeted(&mut side, None).unwrap());
     }
     assert_eq!(side.events.len(), 0, "{:?}", side.events);
-    let talks = raw(&side, Kind::Tcp);
+    let talks = raw(&side, TransportKind::Tcp);
     let peer = accepted(&mut side);
     drop(talks);
     assert_eq!(lost(side.event()).0, peer);

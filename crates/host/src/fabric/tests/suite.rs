@@ -306,8 +306,8 @@ fn strangers_are_told_apart(make: Make) {
     newer[8..10].copy_from_slice(&77u16.to_le_bytes());
     let said = dial_stranger(make, newer);
     assert!(said.starts_with("is a node of protocol version 77, this is version "), "{said}");
-    let ofi = || Kind::Ofi(Provider::default());
-    let other = if make.kind() == Kind::Tcp { ofi() } else { Kind::Tcp };
+    let ofi = || TransportKind::Ofi(Provider::default());
+    let other = if make.kind() == TransportKind::Tcp { ofi() } else { TransportKind::Tcp };
     let said = dial_stranger(
         make,
         Hello { kind: other, keyed: make.keyed, encrypt: false, array: None, blob: Vec::new() }
@@ -339,7 +339,7 @@ fn a_lost_peer_answers_its_puts_first(make: Make) {
     answered.sort_unstable();
     assert_eq!((answered, peer), (ios, to_b));
     // What needs no engine to receive may have taken all of it.
-    assert!(failed > 0 || make.kind() != Kind::Tcp, "it cannot have taken 64 MiB");
+    assert!(failed > 0 || make.kind() != TransportKind::Tcp, "it cannot have taken 64 MiB");
     a.end();
 }
 

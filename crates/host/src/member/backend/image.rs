@@ -18,25 +18,25 @@ use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
 use rustix::fs::{Mode, OFlags};
 
 use super::Backend;
-use super::kind::Kind;
+use super::kind::ImageKind;
 
 /// An open image.
 pub(super) struct Image(FormatAccess<Stored>);
 
 impl Image {
-    pub(super) fn open(kind: Kind, path: &Path, file: File) -> io::Result<Self> {
+    pub(super) fn open(kind: ImageKind, path: &Path, file: File) -> io::Result<Self> {
         let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if kind == Kind::SparseVmdk || kind == Kind::Vmdk && has_sparse_extents(&file)? {
+        if kind == ImageKind::SparseVmdk || kind == ImageKind::Vmdk && has_sparse_extents(&file)? {
             return Err(io::Error::other(SPARSE));
         }
         let options = StorageOpenOptions::new().filename(path);
         let stored = Stored::from_open_file(file, options)?;
         let access = match kind {
-            Kind::Qcow2 => {
+            ImageKind::Qcow2 => {
                 let builder = Qcow2::<Stored>::builder(stored).write(false);
                 FormatAccess::new(builder.open(DenyImplicitOpenGate::default())?)
             }
-            Kind::Vmdk | Kind::SparseVmdk => {
+            ImageKind::Vmdk | ImageKind::SparseVmdk => {
                 let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
                 let builder = Vmdk::<Stored>::builder(stored).write(false);
                 FormatAccess::new(builder.open(Beside(dir))?)

@@ -8,7 +8,7 @@ use super::super::AlignedBytes;
 
 /// Kinds of images that hold the bytes of a disk in another order, or compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::member) enum Kind {
+pub(in crate::member) enum ImageKind {
     /// QEMU's, version 2 or 3 (`docs/interop/qcow2.rst` of QEMU).
     Qcow2,
     /// VMware's: a descriptor of files beside it (VMware's "Virtual Disk Format 5.0").
@@ -17,7 +17,7 @@ pub(in crate::member) enum Kind {
     SparseVmdk,
 }
 
-impl Kind {
+impl ImageKind {
     pub(in crate::member) fn of(file: &File) -> Option<Self> {
         // The file may be open with O_DIRECT.
         let mut start = AlignedBytes::new(4096);
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ImageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Qcow2 => "qcow2",
@@ -58,12 +58,12 @@ mod tests {
         let by = |begin: &[u8]| {
             let mut start = [0; 512];
             start[..begin.len()].copy_from_slice(begin);
-            Kind::by(&start)
+            ImageKind::by(&start)
         };
-        assert_eq!(by(b"QFI\xfb\0\0\0\x03"), Some(Kind::Qcow2));
+        assert_eq!(by(b"QFI\xfb\0\0\0\x03"), Some(ImageKind::Qcow2));
         assert_eq!(by(b"QFI\xfb\0\0\0\x01"), None, "QEMU's first kind");
-        assert_eq!(by(b"KDMV\x01\0\0\0"), Some(Kind::SparseVmdk));
-        assert_eq!(by(b"# Disk DescriptorFile\nversion=1\n"), Some(Kind::Vmdk));
+        assert_eq!(by(b"KDMV\x01\0\0\0"), Some(ImageKind::SparseVmdk));
+        assert_eq!(by(b"# Disk DescriptorFile\nversion=1\n"), Some(ImageKind::Vmdk));
         assert_eq!(by(b"KDMV"), None);
         assert_eq!(by(b""), None);
     }

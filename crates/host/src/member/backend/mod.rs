@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 
 use super::error::OpenError;
 
-pub(super) use self::kind::Kind;
+pub(super) use self::kind::ImageKind;
 pub(crate) use self::uri::is_nbd;
 
 /// Source of such a member's bytes.
@@ -30,7 +30,7 @@ pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
 }
 
 /// A disk that is read through a backend.
-pub(super) struct Disk {
+pub(super) struct BackendDisk {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) bytes: u64,
 }
@@ -39,14 +39,14 @@ pub(super) struct Disk {
 ///
 /// # Errors
 /// When the URI is none, the server cannot be reached or has no such export.
-pub(super) fn connect(name: &Path) -> Result<(Disk, File), OpenError> {
+pub(super) fn connect(name: &Path) -> Result<(BackendDisk, File), OpenError> {
     let uri = uri::parse(name)?;
-    let (disk, socket) = nbd::Disk::connect(uri).map_err(|error| {
+    let (disk, socket) = nbd::ServerDisk::connect(uri).map_err(|error| {
         let next = "check that a server listens there and has that export: nbdinfo --list URI";
         OpenError::new(name, error.to_string(), next)
     })?;
     let bytes = disk.bytes();
-    Ok((Disk { backend: Arc::new(disk), bytes }, socket))
+    Ok((BackendDisk { backend: Arc::new(disk), bytes }, socket))
 }
 
 /// The disk in an image file of this kind.
@@ -54,7 +54,7 @@ pub(super) fn connect(name: &Path) -> Result<(Disk, File), OpenError> {
 /// # Errors
 /// When the image is broken, or has parts that are not read.
 #[cfg(feature = "images")]
-pub(super) fn image(kind: Kind, path: &Path, file: &File) -> Result<Disk, OpenError> {
+pub(super) fn image(kind: ImageKind, path: &Path, file: &File) -> Result<BackendDisk, OpenError> {
     // Its metadata lie anywhere.
     let plain = || rustix::fs::fcntl_setfl(file, rustix::fs::fcntl_getfl(file)? & !OFlags::DIRECT);
     let opened = plain().map_err(io::Error::from).and_then(|()| file.try_clone());
@@ -64,11 +64,11 @@ pub(super) fn image(kind: Kind, path: &Path, file: &File) -> Result<Disk, OpenEr
         OpenError::new(path, reason, by_nbd(path))
     })?;
     let bytes = image.bytes();
-    Ok(Disk { backend: Arc::new(image), bytes })
+    Ok(BackendDisk { backend: Arc::new(image), bytes })
 }
 
 #[cfg(not(feature = "images"))]
-pub(super) fn image(kind: Kind, path: &Path, _: &File) -> Result<Disk, OpenError> {
+pub(super) fn image(kind: ImageKind, path: &Path, _: &File) -> Result<BackendDisk, OpenError> {
     let reason = format!("is a {kind} image, which this build of Braid does not read by itself");
     Err(OpenError::new(path, reason, by_nbd(path)))
 }
@@ -92,7 +92,7 @@ pub fn fuzz_image(bytes: &[u8]) {
     let file = rustix::fs::memfd_create("image", rustix::fs::MemfdFlags::CLOEXEC);
     let mut file = File::from(file.expect("memory"));
     file.write_all(bytes).expect("memory");
-    let Some(kind) = Kind::of(&file) else { return };
+    let Some(kind) = ImageKind::of(&file) else { return };
     let Ok(disk) = image(kind, Path::new("/nowhere/image"), &file) else { return };
     let last = disk.bytes.saturating_sub(READ_BYTES);
     let mut read = vec![0; READ_BYTES.min(disk.bytes) as usize];

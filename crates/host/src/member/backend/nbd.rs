@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Backend;
-use super::uri::{Server, Uri};
+use super::uri::{ServerAddress, Uri};
 use crate::nbd_proto::{
-    INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC,
+    FieldReader, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC,
     command, handshake, info, option, reply,
 };
 use crate::system::describe;
@@ -28,23 +28,23 @@ const MAX_BLOCK_BYTES: u32 = 64 << 10;
 
 /// A disk at a server.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct ServerDisk {
     uri: Uri,
-    export: Export,
+    export: ServerExport,
     /// `None` after an error, until the next read.
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<ServerConnection>>,
 }
 
 /// Description of a disk by its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Export {
+struct ServerExport {
     bytes: u64,
     /// Requests are multiples of this.
     block_bytes: u32,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct ServerConnection {
     stream: Stream,
     cookie: u64,
 }
@@ -55,12 +55,12 @@ enum Stream {
     Unix(UnixStream),
 }
 
-impl Disk {
+impl ServerDisk {
     /// Connects to it. The file is the socket.
     pub(super) fn connect(uri: Uri) -> io::Result<(Self, File)> {
         let stream = Stream::connect(&uri.server)?;
         let socket = stream.as_file()?;
-        let (connection, export) = Connection::open(stream, &uri.export)?;
+        let (connection, export) = ServerConnection::open(stream, &uri.export)?;
         Ok((Self { uri, export, connection: Mutex::new(Some(connection)) }, socket))
     }
 
@@ -82,7 +82,7 @@ impl Disk {
 
     fn read_over(
         &self,
-        slot: &mut Option<Connection>,
+        slot: &mut Option<ServerConnection>,
         bytes: &mut [u8],
         offset: u64,
     ) -> io::Result<()> {
@@ -101,9 +101,9 @@ impl Disk {
         Ok(())
     }
 
-    fn connect_again(&self) -> io::Result<Connection> {
+    fn connect_again(&self) -> io::Result<ServerConnection> {
         let stream = Stream::connect(&self.uri.server)?;
-        let (connection, export) = Connection::open(stream, &self.uri.export)?;
+        let (connection, export) = ServerConnection::open(stream, &self.uri.export)?;
         if export != self.export {
             return Err(io::Error::other("the server has another disk of this name now"));
         }
@@ -111,7 +111,7 @@ impl Disk {
     }
 }
 
-impl Backend for Disk {
+impl Backend for ServerDisk {
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let block = u64::from(self.export.block_bytes);
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.export.bytes);
@@ -135,11 +135,11 @@ fn whole_blocks(end: u64, block: u64, all: u64) -> u64 {
     end.checked_next_multiple_of(block).map_or(all, |stop| stop.min(all))
 }
 
-impl Connection {
+impl ServerConnection {
     /// Chooses an export.
-    fn open(mut stream: Stream, export: &str) -> io::Result<(Self, Export)> {
+    fn open(mut stream: Stream, export: &str) -> io::Result<(Self, ServerExport)> {
         let head: [u8; 18] = stream.array()?;
-        let mut fields = Reader(&head);
+        let mut fields = FieldReader(&head);
         if fields.u64() != Some(INIT_MAGIC) || fields.u64() != Some(OPTION_MAGIC) {
             return Err(io::Error::other("no NBD server, or one of before 2011, listens there"));
         }
@@ -160,7 +160,7 @@ impl Connection {
         request.extend((data.len() as u32).to_be_bytes());
         request.extend(data);
         stream.write_all(&request)?;
-        let mut found = Export { bytes: 0, block_bytes: 512 };
+        let mut found = ServerExport { bytes: 0, block_bytes: 512 };
         loop {
             let (kind, data) = stream.option_reply()?;
             match kind {
@@ -187,7 +187,7 @@ impl Connection {
         request.extend((bytes.len() as u32).to_be_bytes());
         self.stream.write_all(&request)?;
         let head: [u8; 16] = self.stream.array()?;
-        let mut fields = Reader(&head);
+        let mut fields = FieldReader(&head);
         let magic = fields.u32();
         let error = fields.u32();
         let cookie = fields.u64();
@@ -208,10 +208,10 @@ impl Connection {
     }
 }
 
-impl Export {
+impl ServerExport {
     /// Takes in one piece of information.
     fn note(&mut self, data: &[u8]) {
-        let mut fields = Reader(data);
+        let mut fields = FieldReader(data);
         match fields.u16() {
             Some(info::EXPORT) => self.bytes = fields.u64().unwrap_or(0),
             Some(info::BLOCK_SIZE) => {
@@ -236,10 +236,10 @@ fn refused(kind: u32, data: &[u8]) -> io::Error {
 }
 
 impl Stream {
-    fn connect(server: &Server) -> io::Result<Self> {
+    fn connect(server: &ServerAddress) -> io::Result<Self> {
         let stream = match server {
-            Server::Unix(path) => Self::Unix(UnixStream::connect(path).map_err(plain)?),
-            Server::Tcp { host, port } => {
+            ServerAddress::Unix(path) => Self::Unix(UnixStream::connect(path).map_err(plain)?),
+            ServerAddress::Tcp { host, port } => {
                 let mut last = io::Error::other("the host has no address");
                 let addresses = (host.as_str(), *port).to_socket_addrs();
                 let found = addresses.map_err(plain)?.find_map(|address| {
@@ -284,7 +284,7 @@ impl Stream {
     /// Reads a server's reply to an option: the kind and its data.
     fn option_reply(&mut self) -> io::Result<(u32, Vec<u8>)> {
         let head: [u8; 20] = self.array()?;
-        let mut fields = Reader(&head);
+        let mut fields = FieldReader(&head);
         let magic = fields.u64();
         fields.u32();
         let kind = fields.u32();

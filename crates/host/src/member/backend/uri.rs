@@ -13,13 +13,13 @@ const DEFAULT_PORT: u16 = 10_809;
 /// A disk at an NBD server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Uri {
-    pub(super) server: Server,
+    pub(super) server: ServerAddress,
     pub(super) export: String,
 }
 
 /// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Server {
+pub(super) enum ServerAddress {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
@@ -46,9 +46,9 @@ pub(super) fn parse(name: &Path) -> Result<Uri, OpenError> {
     let server = match (url.scheme(), url.host_str().filter(|host| !host.is_empty()), socket) {
         ("nbd", Some(host), None) => {
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            Server::Tcp { host, port: url.port().unwrap_or(DEFAULT_PORT) }
+            ServerAddress::Tcp { host, port: url.port().unwrap_or(DEFAULT_PORT) }
         }
-        ("nbd+unix", None, Some(path)) => Server::Unix(PathBuf::from(&*path)),
+        ("nbd+unix", None, Some(path)) => ServerAddress::Unix(PathBuf::from(&*path)),
         ("nbds" | "nbds+unix", _, _) => {
             let next = "serve it to a local socket with `nbdkit nbd uri=...`, and name that one";
             return Err(OpenError::new(name, "disks are not read over TLS", next));
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn servers_and_exports_are_read() {
-        let tcp = |host: &str, port| Server::Tcp { host: host.into(), port };
-        let unix = |path: &str| Server::Unix(path.into());
+        let tcp = |host: &str, port| ServerAddress::Tcp { host: host.into(), port };
+        let unix = |path: &str| ServerAddress::Unix(path.into());
         for (text, server, export) in [
             ("nbd://nas", tcp("nas", 10_809), ""),
             ("nbd://10.0.0.7:99/disk%201", tcp("10.0.0.7", 99), "disk 1"),

@@ -18,14 +18,14 @@ use crate::failure::Failure;
 
 /// Options for serving an array over nodes.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct HowOverNodes {
     pub(super) schedule: WriteSchedule,
     pub(super) timeout: Duration,
     pub(super) network: Network,
 }
 
 /// Judges the array again, as it was when it was started: see [`Again`].
-pub(super) fn judge_again(name: String, config: &ClientConfig, how: How) -> Judge {
+pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes) -> Judge {
     let of = |members: &[Option<ClientMember>]| {
         members.iter().flatten().next().map(|member| member.superblock.set_uuid)
     };
@@ -55,7 +55,7 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: How) -> Judg
 pub(super) fn config_of(
     name: &str,
     plan: Startable,
-    &How { schedule, timeout, .. }: &How,
+    &HowOverNodes { schedule, timeout, .. }: &HowOverNodes,
     force: bool,
 ) -> Result<ClientConfig, Failure> {
     let planner = match schedule {

@@ -12,7 +12,7 @@ use braid_cluster::ids::Epoch;
 use braid_host::fabric::Network;
 use braid_host::remote::{Remote, RemoteError};
 
-use super::config::{How, config_of};
+use super::config::{HowOverNodes, config_of};
 use super::judge::{ask_all, in_use, missing, on_the_node_of, others, probe};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::assemble::{Called, explain};
@@ -112,7 +112,7 @@ fn foretell_start(
 ) -> Result<(), Refusal> {
     let network = network("assemble", &args.network).map_err(Failure::into_refusal)?;
     let timeout = Duration::from_secs(args.node_timeout);
-    let how = How { schedule: WriteSchedule::Mix, timeout, network };
+    let how = HowOverNodes { schedule: WriteSchedule::Mix, timeout, network };
     let config = config_of("", plan.clone(), &how, force);
     let config = config.map_err(Failure::into_refusal)?;
     let array = config.members.iter().flatten().next().map(|member| member.superblock.set_uuid);

@@ -92,7 +92,7 @@ pub(super) fn on_the_node_of(other: impl Display) -> String {
 }
 
 /// Findings about an array.
-pub(super) struct Judged {
+pub(super) struct JudgedArray {
     pub(super) assembly: Assembly,
     /// Members of which nothing is known, and why.
     pub(super) missing: Vec<Missing>,
@@ -100,7 +100,7 @@ pub(super) struct Judged {
     others: Vec<Verdicted>,
 }
 
-impl Judged {
+impl JudgedArray {
     /// Returns the plan of the start, or the reason against it: possibly a missing member.
     pub(super) fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
         match (&self.assembly.start, self.missing.first()) {
@@ -180,7 +180,7 @@ pub(super) fn judge(
     options: Options,
     network: Network,
     (take_over, timeout): (bool, Duration),
-) -> Result<Judged, Failure> {
+) -> Result<JudgedArray, Failure> {
     let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
     let mut volumes = volumes.to_vec();
     let mut missing = Vec::new();
@@ -223,7 +223,7 @@ pub(super) fn judge(
         return Err(Failure::refused("assemble", &volumes[index], reason, MOVE));
     }
     let assembly = decide(&candidates, options);
-    Ok(Judged { assembly, missing, others: foreign })
+    Ok(JudgedArray { assembly, missing, others: foreign })
 }
 
 /// Returns the volumes of arrays with other names: index and verdict.

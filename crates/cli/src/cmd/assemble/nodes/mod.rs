@@ -23,7 +23,7 @@ mod config;
 mod explain;
 mod judge;
 
-use config::{How, config_of, judge_again};
+use config::{HowOverNodes, config_of, judge_again};
 use explain::explain_nodes;
 pub(in crate::cmd) use judge::{ask_all, volumes};
 use judge::{judge, not_taken};
@@ -62,7 +62,11 @@ pub(super) fn run(
             .chain(not_taken(&plan, &judged.assembly.verdicts))
             .collect();
         not_in.iter().for_each(|line| output::warning(&format!("assemble {name}: {line}")));
-        let how = How { schedule: args.schedule.unwrap_or(WriteSchedule::Mix), timeout, network };
+        let how = HowOverNodes {
+            schedule: args.schedule.unwrap_or(WriteSchedule::Mix),
+            timeout,
+            network,
+        };
         let config = config_of(&name, plan, &how, args.force)?;
         let config = judged.without(config);
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
@@ -89,7 +93,7 @@ pub fn open_nodes(
     let judged = judge(&volumes, None, Options::default(), network, (false, timeout))?;
     match judged.start() {
         Ok(plan) if plan.degraded() == usize::from(missing) => {
-            let how = How { schedule, timeout, network };
+            let how = HowOverNodes { schedule, timeout, network };
             let config = config_of(&object, plan.clone(), &how, missing > 0)?;
             Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
         }

@@ -1,9 +1,9 @@
 //! Answers of nodes on their parts of slice-sets, and handling of their losses.
 
-use braid_array::figures::Kind;
+use braid_array::figures::OperationKind;
 use braid_array::{Refusal, Role};
 
-use super::{MAX_TRIES, Sets, Stage};
+use super::{MAX_TRIES, SetStage, Sets};
 use crate::client::engine::context::Cx;
 use crate::client::latency::{Done, TimedOperation};
 use crate::ids::{Generation, Position};
@@ -36,7 +36,7 @@ impl Sets {
     /// Takes the answer of a node that has prepared its part of a slice-set, or cannot.
     pub(in crate::client) fn prepared(&mut self, cx: &mut Cx<'_>, prepared: Prepared) {
         let Prepared { role, position, generation, ok, fault, cut_off } = prepared;
-        if !self.said(cx, role, position, generation, Stage::Preparing) {
+        if !self.said(cx, role, position, generation, SetStage::Preparing) {
             return cx.out.violates(role, "it has prepared what is not open");
         }
         if let Some(open) = self.open.get_mut(&position) {
@@ -109,13 +109,14 @@ impl Sets {
         generation: Generation,
         ok: bool,
     ) {
-        let committing = self.said(cx, role, position, generation, Stage::Committing);
-        if !committing && !self.said(cx, role, position, generation, Stage::Aborted) {
+        let committing = self.said(cx, role, position, generation, SetStage::Committing);
+        if !committing && !self.said(cx, role, position, generation, SetStage::Aborted) {
             return cx.out.violates(role, "it finishes what is not open");
         }
         let now = cx.now();
         let stored = self.open.get(&position).map_or(0, |open| open.stored_bytes(role));
-        let done = Done { member: cx.members.id(role), kind: Kind::Write, bytes: stored, ok };
+        let done =
+            Done { member: cx.members.id(role), kind: OperationKind::Write, bytes: stored, ok };
         cx.out.latency.end(role, TimedOperation::Store(position), Some(done), now);
         if !ok && committing {
             let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
@@ -131,7 +132,7 @@ impl Sets {
         role: Role,
         position: Position,
         generation: Generation,
-        stage: Stage,
+        stage: SetStage,
     ) -> bool {
         let Some(open) = self.open.get_mut(&position) else { return false };
         let current = open.set.generation == generation && open.stage == stage;
@@ -178,7 +179,7 @@ impl Sets {
     /// slice-set. Some of them may have received it already.
     fn without_relay(&mut self, cx: &mut Cx<'_>, position: Position, relay: Role) {
         let Some(open) = self.open.get_mut(&position) else { return };
-        if open.stage != Stage::Preparing || open.relay != Some(relay) {
+        if open.stage != SetStage::Preparing || open.relay != Some(relay) {
             return;
         }
         open.relay = None;

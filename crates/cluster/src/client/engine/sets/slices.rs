@@ -9,10 +9,10 @@ use braid_array::fabric::FabricOp;
 use braid_array::{Action, Buf, RequestError};
 use smallvec::smallvec;
 
-use super::{MAX_TRIES, NewSet, OpenSet, Sets, Stage};
+use super::{MAX_TRIES, NewSet, PositionedSet, SetStage, Sets};
 use crate::client::engine::context::Cx;
 use crate::client::engine::decode::Decodes;
-use crate::client::engine::extent::{Extent, Want, Whom};
+use crate::client::engine::extent::{Extent, WantedBlock, Whom};
 use crate::client::out::IoPurpose;
 use crate::ids::Position;
 use crate::schedule::Endpoint;
@@ -59,14 +59,14 @@ impl Sets {
         let mut olds = BTreeMap::new();
         for index in fetched {
             let into = staged.pop().expect("a buffer for every block that is brought back");
-            wanted.push(Want { index, into, whom: Whom::Set(position) });
+            wanted.push(WantedBlock { index, into, whom: Whom::Set(position) });
             let reads_old = set.strategy == WriteStrategy::ReadModifyWrite;
             let contents = if reads_old { &mut olds } else { &mut sources };
             contents.insert(index, into);
         }
         let range = Extent { stripe: set.stripe, index: 0, at: set.offset, len: set.len };
         decodes.forget_kept(cx, set.stripe, set.offset, set.len);
-        let open = OpenSet {
+        let open = PositionedSet {
             plan,
             job,
             sources,
@@ -79,7 +79,7 @@ impl Sets {
             waits: Roles::NONE,
             parts: Roles::NONE,
             relay: None,
-            stage: Stage::Preparing,
+            stage: SetStage::Preparing,
             unknown,
             clears: false,
             noted: false,

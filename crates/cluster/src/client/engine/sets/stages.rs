@@ -3,7 +3,7 @@
 use braid_array::RequestError;
 use braid_array::keeper::LaneReport;
 
-use super::{OpenSet, Sets, Stage};
+use super::{PositionedSet, SetStage, Sets};
 use crate::client::engine::context::{Cx, Note};
 use crate::ids::Position;
 use crate::wire::Message;
@@ -23,11 +23,11 @@ impl Sets {
         let over = cx.writes_over();
         let told = cx.losses_told();
         match open.stage {
-            Stage::Preparing | Stage::Held if !open.ok || open.parts.is_empty() || over => {
+            SetStage::Preparing | SetStage::Held if !open.ok || open.parts.is_empty() || over => {
                 self.abort(cx, position);
             }
-            Stage::Preparing | Stage::Held => {
-                open.stage = Stage::Held;
+            SetStage::Preparing | SetStage::Held => {
+                open.stage = SetStage::Held;
                 self.waits_until_told |= !told;
                 if told || braid_array::broken("go-needs-view") {
                     self.commit(cx, position, told);
@@ -40,9 +40,9 @@ impl Sets {
                 }
             }
             // Who was lost meanwhile may lack it.
-            Stage::Committing if !told => self.waits_until_told = true,
-            Stage::Committing if !open.noted => self.note_stored(cx, position),
-            Stage::Committing | Stage::Aborted => self.end(cx, position),
+            SetStage::Committing if !told => self.waits_until_told = true,
+            SetStage::Committing if !open.noted => self.note_stored(cx, position),
+            SetStage::Committing | SetStage::Aborted => self.end(cx, position),
         }
     }
 
@@ -64,7 +64,7 @@ impl Sets {
     /// Commits a slice-set: all have the new content, which replaces the old.
     fn commit(&mut self, cx: &mut Cx<'_>, position: Position, told: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
-        open.stage = Stage::Committing;
+        open.stage = SetStage::Committing;
         open.waits = open.parts;
         let now = cx.now();
         let key = open.job.key;
@@ -100,7 +100,7 @@ impl Sets {
 
     fn abort(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
-        open.stage = Stage::Aborted;
+        open.stage = SetStage::Aborted;
         open.waits = open.parts;
         let generation = open.set.generation;
         for role in open.parts.iter() {
@@ -120,9 +120,9 @@ impl Sets {
         let Some(open) = self.open.remove(&position) else { return };
         let wide = position.0 < self.wide;
         self.free[usize::from(!wide)].push_back(position);
-        let OpenSet { set, mut job, staged, stage, .. } = open;
+        let PositionedSet { set, mut job, staged, stage, .. } = open;
         cx.shared.staging.give(staged);
-        if stage == Stage::Aborted {
+        if stage == SetStage::Aborted {
             job.tries += 1;
             self.cut_off_due = true;
             return cx.note(Note::Again { job, wide });

@@ -3,9 +3,9 @@
 use braid_array::Role;
 use std::sync::Arc;
 
-use super::{Builder, Part, SetSlot, Work};
+use super::{Part, SetSlot, TaskBuilder, TaskWork};
 use crate::pipeline::PlacedSchedule;
-use crate::schedule::{Chains, Link};
+use crate::schedule::{ChainLink, Chains};
 use crate::set::{Touched, WriteStrategy};
 
 impl Part {
@@ -16,7 +16,7 @@ impl Part {
         touched: &Touched,
     ) -> Self {
         let strategy = WriteStrategy::Restore(chains.role());
-        let mut builder = Builder::new(&plan, node, strategy, touched);
+        let mut builder = TaskBuilder::new(&plan, node, strategy, touched);
         for (transfer, link) in chains.links().iter().enumerate() {
             if link.from == node {
                 builder.link(transfer, link);
@@ -25,9 +25,9 @@ impl Part {
                 let arrived = builder.arrive(transfer);
                 let row = link.row;
                 let into = SetSlot::Old(row);
-                let peek = builder.task(Work::Peek { row, into }, &[]);
+                let peek = builder.task(TaskWork::Peek { row, into }, &[]);
                 let from = SetSlot::Arrival(transfer);
-                let store = Work::Store { row, from, unless: Some(into) };
+                let store = TaskWork::Store { row, from, unless: Some(into) };
                 builder.task(store, &[arrived, peek]);
             }
         }
@@ -35,9 +35,9 @@ impl Part {
     }
 }
 
-impl Builder<'_> {
+impl TaskBuilder<'_> {
     /// Adds the node's own content to the arrived sum, and sends the sum on.
-    fn link(&mut self, transfer: usize, link: &Link) {
+    fn link(&mut self, transfer: usize, link: &ChainLink) {
         let mut after: Vec<u16> = link.own.iter().map(|&(row, _)| self.old(row)).collect();
         let from = match (link.before, &link.own[..]) {
             (None, &[(row, 1)]) => SetSlot::Old(row),
@@ -47,11 +47,11 @@ impl Builder<'_> {
                 after.extend(before.map(|before| self.arrive(before)));
                 let inputs = own.iter().map(|&(row, coef)| (SetSlot::Old(row), coef)).collect();
                 let accumulate = before.is_some();
-                let sum = self.task(Work::Sum { inputs, output, accumulate }, &after);
+                let sum = self.task(TaskWork::Sum { inputs, output, accumulate }, &after);
                 after = vec![sum];
                 output
             }
         };
-        self.task(Work::Put { node: link.to, transfer, from }, &after);
+        self.task(TaskWork::Put { node: link.to, transfer, from }, &after);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
-use super::{Connection, Current, MESSAGE_BYTES, SEND, Serving, Transfer};
-use crate::driver::{Op as DriverOp, Outgoing};
+use super::{ClientConnection, Current, DataTransfer, MESSAGE_BYTES, SEND, ServedCommand};
+use crate::driver::{Op as DriverOp, OutgoingBytes};
 use crate::engine::core::Core;
 use crate::nbd_proto::{NbdError, put_data_chunk, put_simple_reply};
 use crate::token::JobRef;
@@ -14,7 +14,7 @@ use crate::token::JobRef;
 /// Empty messages that are kept.
 const MAX_SPARES: usize = 8;
 
-impl Connection {
+impl ClientConnection {
     /// A request is done.
     pub(in super::super) fn completed(
         &mut self,
@@ -55,7 +55,8 @@ impl Connection {
 
     /// A read in turn that failed is not continued.
     fn give_up_rest(&mut self, job: usize) {
-        if let Some(Current { job: current, transfer: Transfer::Read { .. }, .. }) = self.current
+        if let Some(Current { job: current, transfer: DataTransfer::Read { .. }, .. }) =
+            self.current
             && current == job
         {
             self.current = None;
@@ -82,7 +83,7 @@ impl Connection {
     }
 
     /// Ends the reply to a command.
-    fn answer(&mut self, core: &mut Core, job: &Serving) {
+    fn answer(&mut self, core: &mut Core, job: &ServedCommand) {
         let structured = self.session.structured();
         match job.error {
             Some(_) if job.answering && !structured => {
@@ -121,7 +122,7 @@ impl Connection {
     }
 
     /// A message as it goes through TLS. Its buffers are free at once.
-    fn sealed(&mut self, core: &mut Core, mut message: Box<Outgoing>) -> Box<Outgoing> {
+    fn sealed(&mut self, core: &mut Core, mut message: Box<OutgoingBytes>) -> Box<OutgoingBytes> {
         let Some(tls) = self.tls.as_mut() else { return message };
         if tls.skips() {
             return message;
@@ -133,12 +134,12 @@ impl Connection {
     }
 
     /// Takes the memory of a message's buffers back.
-    fn empty(&mut self, core: &mut Core, message: &mut Outgoing) {
+    fn empty(&mut self, core: &mut Core, message: &mut OutgoingBytes) {
         message.buffers().for_each(|buf| self.release(core, buf));
         message.clear();
     }
 
-    fn keep(&mut self, message: Box<Outgoing>) {
+    fn keep(&mut self, message: Box<OutgoingBytes>) {
         if self.spares.len() < MAX_SPARES {
             self.spares.push(message);
         }
@@ -149,7 +150,7 @@ impl Connection {
         &mut self,
         core: &mut Core,
         result: Result<u32, Errno>,
-        mut message: Box<Outgoing>,
+        mut message: Box<OutgoingBytes>,
     ) {
         self.sending = false;
         self.empty(core, &mut message);

@@ -2,8 +2,8 @@
 
 use braid_array::{Buf, Op, Request};
 
-use super::super::session::{Command, Kind, Step};
-use super::{Connection, Current, Serving, Stop, Transfer};
+use super::super::session::{CommandKind, NbdCommand, SessionStep};
+use super::{ClientConnection, Current, DataTransfer, ServedCommand, Stop};
 use crate::engine::core::Core;
 
 /// Commands under way at most.
@@ -13,7 +13,7 @@ const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Pieces in one message at most, about; the system's limit is 1024.
 const MAX_UNSENT_PARTS: usize = 900;
 
-impl Connection {
+impl ClientConnection {
     /// Goes on as far as possible.
     pub(in super::super) fn advance(&mut self, core: &mut Core) {
         if self.receiving {
@@ -54,42 +54,42 @@ impl Connection {
             debug_assert!(self.holder.is_some(), "let in although there is no room");
         }
         match step {
-            Step::NeedMore => return Err(Stop::Input),
-            Step::Again => {}
-            Step::Command(command) => self.begin(core, command),
-            Step::StartTls => self.start_tls(core),
-            Step::Close => self.closing = true,
+            SessionStep::NeedMore => return Err(Stop::Input),
+            SessionStep::Again => {}
+            SessionStep::Command(command) => self.begin(core, command),
+            SessionStep::StartTls => self.start_tls(core),
+            SessionStep::Close => self.closing = true,
         }
         Ok(())
     }
 
-    fn begin(&mut self, core: &mut Core, Command { cookie, kind }: Command) {
-        let job = self.jobs.insert(Serving {
+    fn begin(&mut self, core: &mut Core, NbdCommand { cookie, kind }: NbdCommand) {
+        let job = self.jobs.insert(ServedCommand {
             cookie,
-            read: matches!(kind, Kind::Read { .. }),
-            then_flush: matches!(kind, Kind::Trim { fua: true, .. }),
+            read: matches!(kind, CommandKind::Read { .. }),
+            then_flush: matches!(kind, CommandKind::Trim { fua: true, .. }),
             pieces: 0,
             issued: false,
             answering: false,
             error: None,
         });
         let (op, offset, len) = match kind {
-            Kind::Read { offset, len } => {
+            CommandKind::Read { offset, len } => {
                 let in_turn = !self.session.structured() && len > Request::MAX_BYTES;
-                let transfer = Transfer::Read { in_turn };
+                let transfer = DataTransfer::Read { in_turn };
                 self.current = Some(Current { job, offset, left: len, transfer });
                 return;
             }
-            Kind::Write { offset, len, fua } => {
-                let transfer = Transfer::Write { fua, filling: None };
+            CommandKind::Write { offset, len, fua } => {
+                let transfer = DataTransfer::Write { fua, filling: None };
                 self.current = Some(Current { job, offset, left: len, transfer });
                 return;
             }
-            Kind::WriteZeroes { offset, len, fua, unmap } => {
+            CommandKind::WriteZeroes { offset, len, fua, unmap } => {
                 (Op::WriteZeroes { fua, unmap }, offset, len)
             }
-            Kind::Trim { offset, len, .. } => (Op::Discard, offset, len),
-            Kind::Flush => (Op::Flush, 0, 0),
+            CommandKind::Trim { offset, len, .. } => (Op::Discard, offset, len),
+            CommandKind::Flush => (Op::Flush, 0, 0),
         };
         self.jobs[job].issued = true;
         self.request(core, job, op, (offset, len), Buf::default());
@@ -101,23 +101,23 @@ impl Connection {
         let len = Request::first_bytes(offset, left.into());
         let (op, buf) = match transfer {
             // It begins when all else is answered.
-            Transfer::Read { in_turn: true }
+            DataTransfer::Read { in_turn: true }
                 if self.jobs[job].pieces > 0 || self.jobs.len() > 1 =>
             {
                 return Err(Stop::Own);
             }
-            Transfer::Read { in_turn } => {
+            DataTransfer::Read { in_turn } => {
                 self.exclusive = in_turn;
                 (Op::Read, self.allocate(core, len)?)
             }
-            Transfer::Write { fua, filling } => {
+            DataTransfer::Write { fua, filling } => {
                 let (buf, filled) = match filling {
                     Some(filling) => filling,
                     None => (self.allocate(core, len)?, 0),
                 };
                 let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
                 if filled < len {
-                    let transfer = Transfer::Write { fua, filling: Some((buf, filled)) };
+                    let transfer = DataTransfer::Write { fua, filling: Some((buf, filled)) };
                     self.current = Some(Current { transfer, ..current });
                     return Err(Stop::Input);
                 }
@@ -125,8 +125,8 @@ impl Connection {
             }
         };
         let transfer = match transfer {
-            Transfer::Write { fua, .. } => Transfer::Write { fua, filling: None },
-            read @ Transfer::Read { .. } => read,
+            DataTransfer::Write { fua, .. } => DataTransfer::Write { fua, filling: None },
+            read @ DataTransfer::Read { .. } => read,
         };
         self.jobs[job].issued = left == len;
         self.current = (left > len).then_some(Current {

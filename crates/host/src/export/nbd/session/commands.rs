@@ -6,14 +6,14 @@ use crate::nbd_proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
 
 /// A command that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::export::nbd) struct Command {
+pub(in crate::export::nbd) struct NbdCommand {
     pub(in crate::export::nbd) cookie: u64,
-    pub(in crate::export::nbd) kind: Kind,
+    pub(in crate::export::nbd) kind: CommandKind,
 }
 
 /// Kind of a command. Ranges are in the array; they are inside the device, aligned and not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::export::nbd) enum Kind {
+pub(in crate::export::nbd) enum CommandKind {
     Read {
         offset: u64,
         len: u32,
@@ -38,7 +38,7 @@ pub(in crate::export::nbd) enum Kind {
     Flush,
 }
 
-impl Kind {
+impl CommandKind {
     pub(super) const fn range(self) -> Option<(u64, u32)> {
         match self {
             Self::Read { offset, len }
@@ -56,7 +56,7 @@ impl Session {
         &self,
         device: &Device,
         request: &RawRequest,
-    ) -> Result<Option<Kind>, (NbdError, &'static str)> {
+    ) -> Result<Option<CommandKind>, (NbdError, &'static str)> {
         let RawRequest { flags, kind, offset, len, .. } = *request;
         let allowed = match kind {
             // FUA means nothing on a read or a flush, yet clients may send it with any command.
@@ -73,7 +73,7 @@ impl Session {
             return Err((NbdError::Invalid, "unknown command flag"));
         }
         if kind == command::FLUSH {
-            return Ok(Some(Kind::Flush));
+            return Ok(Some(CommandKind::Flush));
         }
         let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
         if writes && device.read_only {
@@ -89,12 +89,12 @@ impl Session {
             command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
                 Err((NbdError::NotSupported, "zeroing may be as slow as writing"))
             }
-            command::READ => Ok(Some(Kind::Read { offset, len })),
-            command::WRITE => Ok(Some(Kind::Write { offset, len, fua })),
-            command::TRIM => Ok(Some(Kind::Trim { offset, len, fua })),
+            command::READ => Ok(Some(CommandKind::Read { offset, len })),
+            command::WRITE => Ok(Some(CommandKind::Write { offset, len, fua })),
+            command::TRIM => Ok(Some(CommandKind::Trim { offset, len, fua })),
             command::WRITE_ZEROES => {
                 let unmap = flags & flag::NO_HOLE == 0;
-                Ok(Some(Kind::WriteZeroes { offset, len, fua, unmap }))
+                Ok(Some(CommandKind::WriteZeroes { offset, len, fua, unmap }))
             }
             _ => Ok(None),
         }

@@ -1,6 +1,6 @@
 //! A conversation with arbitrary bytes.
 
-use super::{Command, Device, Devices, Kind, Session, Step};
+use super::{CommandKind, Device, NbdCommand, Session, SessionStep, SocketDevices};
 
 /// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and checks
 /// its guarantees. When a guarantee is broken.
@@ -12,7 +12,7 @@ pub fn fuzz_session(data: &[u8]) {
     let size_bytes = 64 << 20;
     let offset_bytes = 1 << 20;
     let part = Device::new("fuzz".into(), size_bytes, 512, first & 1 != 0).at(offset_bytes);
-    let devices = Devices::from(Device::new("whole".into(), offset_bytes, 512, false));
+    let devices = SocketDevices::from(Device::new("whole".into(), offset_bytes, 512, false));
     devices.add(part.into());
     let mut out = Vec::new();
     let mut session = Session::new(devices, None, &mut out);
@@ -28,14 +28,14 @@ pub fn fuzz_session(data: &[u8]) {
         assert!(out.len() - before <= 4096, "answered too much at once");
         start += used;
         match step {
-            Step::NeedMore if end == stream.len() => return,
-            Step::NeedMore => {
+            SessionStep::NeedMore if end == stream.len() => return,
+            SessionStep::NeedMore => {
                 end = stream.len().min(end + 1 + usize::from(first >> 1));
                 assert!(used == 0);
             }
-            Step::Again => assert!(used > 0, "no progress"),
-            Step::StartTls => unreachable!("there is none"),
-            Step::Command(Command { kind, .. }) => {
+            SessionStep::Again => assert!(used > 0, "no progress"),
+            SessionStep::StartTls => unreachable!("there is none"),
+            SessionStep::Command(NbdCommand { kind, .. }) => {
                 if let Some((offset, len)) = kind.range() {
                     let chosen = session.chosen().expect("a device");
                     let from = chosen.offset_bytes;
@@ -43,11 +43,11 @@ pub fn fuzz_session(data: &[u8]) {
                     assert!(len > 0 && offset >= from && offset + u64::from(len) <= to);
                     assert!(offset % 512 == 0 && len % 512 == 0);
                 }
-                if let Kind::Write { len, .. } = kind {
+                if let CommandKind::Write { len, .. } = kind {
                     payload = len as usize;
                 }
             }
-            Step::Close => return,
+            SessionStep::Close => return,
         }
     }
 }
