@@ -44,11 +44,15 @@ rate() {
 		tee -a "$rates"
 }
 
+# All of it takes the better part of an hour: once is enough, and seeds come first.
+model() {
+	local began=$SECONDS
+	python3 -B tests/model/survival_check.py >target/soak/model ||
+		note model 0 $((SECONDS - began)) "make model"
+}
+
 BUILT=1 SEEDS=500 START=$RANDOM scripts/mutants.sh promise-durable ||
 	{ echo "soak.sh: a rule was broken, and nothing noticed" >&2; exit 1; }
-began=$SECONDS
-python3 -B tests/model/survival_check.py >target/soak/model ||
-	note model 0 $((SECONDS - began)) "make model"
 mapfile -t rules < <(grep -rho 'broken("[^"]*")' crates/*/src | cut -d'"' -f2 | sort -u)
 round=0
 while [ $SECONDS -lt "$until" ]; do
@@ -59,6 +63,7 @@ while [ $SECONDS -lt "$until" ]; do
 	survive
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
+	[ $round != 1 ] || model
 done
 echo "$round rounds; found: $(wc -l <"$found")"
 [ ! -s "$found" ]

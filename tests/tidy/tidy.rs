@@ -1,7 +1,7 @@
 //! Style as a test: the direction of dependencies, sizes, paths, sentences, and the map of modules.
 //! Each test collects all its findings before it fails, as `file:line: what`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,9 @@ const FORMATS: &str = "crates/array/src/format";
 /// Folders whose files still use each other in circles.
 const CIRCLES_LEFT: &[&str] =
     &["crates/rescue/src/recover", "crates/sim/src", "crates/sim/src/cluster"];
+
+/// Crates of whose types some still share a name.
+const NAMES_LEFT: &[&str] = &["crates/rescue", "crates/sim"];
 
 enum Outside {
     None,
@@ -176,6 +179,35 @@ fn source_folders() -> Vec<PathBuf> {
         seen += 1;
     }
     found
+}
+
+/// Two types of a crate have two names, so that a search for one finds it. Tests are left out.
+#[test]
+fn types_of_a_crate_have_names_of_their_own() {
+    let mut findings = Vec::new();
+    let mut count = 0;
+    for folder in children(&root().join("crates")) {
+        if NAMES_LEFT.iter().any(|left| folder == root().join(left)) {
+            continue;
+        }
+        let mut first: BTreeMap<String, PathBuf> = BTreeMap::new();
+        let is_test = |path: &Path| path.iter().any(|part| part == "tests" || part == "tests.rs");
+        for path in sources(&["rs"]) {
+            if !path.starts_with(folder.join("src")) || is_test(&path) {
+                continue;
+            }
+            for (number, line) in numbered(&untested(&read(&path))) {
+                let Some(name) = types::named(line) else { continue };
+                count += 1;
+                if let Some(other) = first.insert(name.to_owned(), path.clone()) {
+                    let text = format!("{name} is also a type of {}", other.display());
+                    findings.push(at(&path, number, &text));
+                }
+            }
+        }
+    }
+    assert!(count > 1000, "{count} types");
+    report(&findings);
 }
 
 /// The methods of one type call each other from file to file in one direction, and no type is more

@@ -30,6 +30,18 @@ impl Type {
     }
 }
 
+/// The name of the type, trait or alias that a line declares, outside functions.
+pub(crate) fn named(line: &str) -> Option<&str> {
+    let seen = line.strip_prefix("pub").map(|rest| match rest.strip_prefix('(') {
+        Some(within) => within.split_once(')').map_or("", |(_, rest)| rest),
+        None => rest,
+    });
+    let (kind, rest) = seen.unwrap_or(line).trim_start_matches(' ').split_once(' ')?;
+    let is_type = ["struct", "enum", "trait", "type", "union"].contains(&kind);
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (is_type && !line.starts_with(' ')).then_some(&rest[..end])
+}
+
 /// The types that have methods in these sources, each with its folder: types of one name in
 /// different folders are different ones, but a type may have methods in the folders below its own.
 pub(crate) fn types(sources: &[(PathBuf, String)]) -> BTreeMap<(PathBuf, String), Type> {

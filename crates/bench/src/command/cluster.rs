@@ -1,7 +1,9 @@
 //! `braid bench cluster`: the arrays that were published, or the ones that were typed.
 
 use braid_array::level::Level;
-use braid_bench::compare::cluster::{Cluster, Options, Pattern, Sweep, WriteSchedule};
+use braid_bench::compare::cluster::{
+    Cluster, ClusterOptions, ClusterSweep, Pattern, WriteSchedule,
+};
 use braid_bench::rig::spaces::MAX_HOSTS;
 use braid_cli::{Failure, Size, Typed, fabric, family, output};
 use braid_cluster::family::XOR2D_NAME;
@@ -27,7 +29,7 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
 }
 
 /// Checks the arguments and returns the options.
-fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
+fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("bench", "cluster", reason, next));
     if !RUNS.contains(&args.runs) {
@@ -62,7 +64,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         (args.durable_writes, Pattern::Write4kDurable),
         (args.rebuild, Pattern::Rebuild),
     ];
-    let sweep = Sweep {
+    let sweep = ClusterSweep {
         level: level.to_owned(),
         layout: layout.map(str::to_owned),
         nodes: args.nodes.clone(),
@@ -82,7 +84,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
             return usage(&format!("there is no schedule {schedule} here"), "leave it out");
         }
     }
-    Ok(Options { sweeps: vec![sweep], seconds: args.seconds, runs: args.runs })
+    Ok(ClusterOptions { sweeps: vec![sweep], seconds: args.seconds, runs: args.runs })
 }
 
 /// Level, layout, nodes and block have to go together.

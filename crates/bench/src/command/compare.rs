@@ -34,20 +34,20 @@ pub(super) fn usual<P: Plan>(args: &RunsArgs) -> Result<(), Failure> {
 
 pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
     let run = beside_memory(&args.run);
-    usual::<policies::Options>(&RunsArgs { run, runs: args.runs })
+    usual::<policies::PolicyOptions>(&RunsArgs { run, runs: args.runs })
 }
 
 pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
-    let usual: chunk::Options = wishes(&args.run, args.runs, &[]).plan();
+    let usual: chunk::ChunkOptions = wishes(&args.run, args.runs, &[]).plan();
     let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
-    let options = chunk::Options { levels, against: args.against.clone(), ..usual };
+    let options = chunk::ChunkOptions { levels, against: args.against.clone(), ..usual };
     run(&args.run, vec![Box::new(options.checked()?)])
 }
 
 pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
-    let usual: engine::Options = wishes(&args.run, args.runs, &[]).plan();
+    let usual: engine::EngineOptions = wishes(&args.run, args.runs, &[]).plan();
     let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
-    run(&beside_memory(&args.run), vec![Box::new(engine::Options { levels, ..usual })])
+    run(&beside_memory(&args.run), vec![Box::new(engine::EngineOptions { levels, ..usual })])
 }
 
 /// Files of comparisons that have members of memory beside them do not go into memory, too.
@@ -57,13 +57,13 @@ fn beside_memory(args: &RunArgs) -> RunArgs {
 }
 
 pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
-    let usual: levels::Options = wishes(&args.run, args.runs, &[]).plan();
+    let usual: levels::LevelOptions = wishes(&args.run, args.runs, &[]).plan();
     let job = args.job.as_deref().map(job_file).transpose()?;
     // A job file of somebody's own does not know that all is small.
-    let full = levels::Options::usual(false);
+    let full = levels::LevelOptions::usual(false);
     let size_bytes = if job.is_some() { full.size_bytes } else { usual.size_bytes };
     let members = count(&args.run.members);
-    let options = levels::Options {
+    let options = levels::LevelOptions {
         levels: if args.levels.is_empty() { usual.levels } else { args.levels.clone() },
         members,
         size_bytes: args.size.map_or(size_bytes, |size| size.0),

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use std::time::Duration;
 
 use braid_bench::compare::cluster::line::{self, Receiver};
-use braid_bench::compare::cluster::load::{self, Load};
+use braid_bench::compare::cluster::load::{self, ClientLoad};
 use braid_bench::compare::cluster::{Pattern, rebuild};
 use braid_cli::{Failure, fabric, open_nodes, output, system_error};
 use braid_host::serve::Private;
@@ -33,7 +33,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let array = open_nodes(&args.members, args.pattern.lost(), args.schedule, kind.into())?;
     let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
     let length = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let load = Load {
+    let load = ClientLoad {
         pattern: args.pattern,
         warm_up: length(args.warm_up),
         length: length(args.seconds),

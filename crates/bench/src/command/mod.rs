@@ -22,8 +22,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::Levels(args) => compare::levels(args),
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Chunk(args) => compare::chunk(args),
-        BenchCommand::States(args) => compare::usual::<states::Options>(args),
-        BenchCommand::Members(args) => compare::usual::<members::Options>(args),
+        BenchCommand::States(args) => compare::usual::<states::StateOptions>(args),
+        BenchCommand::Members(args) => compare::usual::<members::MembersOptions>(args),
         BenchCommand::Engine(args) => compare::engine(args),
         BenchCommand::Policies(args) => compare::policies(args),
         BenchCommand::All(args) => compare::all(args),
@@ -47,7 +47,7 @@ fn lab_command(command: &LabCommand) -> Result<(), Failure> {
             let blueprint = lab::Blueprint { name, clients: *clients, nodes: *nodes, link_bit_s };
             let lab = lab::Lab::up(&blueprint)?;
             let hosts = blueprint.hosts();
-            let line = |host: &spaces::Host| format!("{host} {}\n", host.address());
+            let line = |host: &spaces::SpaceHost| format!("{host} {}\n", host.address());
             output::answer(&hosts.iter().map(line).collect::<String>())?;
             lab.keep();
             Ok(())
@@ -65,7 +65,7 @@ fn lab_command(command: &LabCommand) -> Result<(), Failure> {
                 let object = format!("lab {name}");
                 Failure::refused("bench", object, system_error(&error), "bring it up first")
             })?;
-            let line = |(host, carried): &(spaces::Host, lab::Traffic)| {
+            let line = |(host, carried): &(spaces::SpaceHost, lab::Traffic)| {
                 format!("{host} sent {} received {}\n", carried.sent, carried.received)
             };
             output::answer(&traffic.iter().map(line).collect::<String>())

@@ -140,13 +140,13 @@ const fn entry<P: Plan>() -> Entry {
 
 /// Comparisons in the order of the report: those that others have published first, then ours.
 const ALL: [Entry; 7] = [
-    entry::<levels::Options>(),
-    entry::<states::Options>(),
-    entry::<members::Options>(),
+    entry::<levels::LevelOptions>(),
+    entry::<states::StateOptions>(),
+    entry::<members::MembersOptions>(),
     entry::<cluster::Cluster>(),
-    entry::<chunk::Options>(),
-    entry::<engine::Options>(),
-    entry::<policies::Options>(),
+    entry::<chunk::ChunkOptions>(),
+    entry::<engine::EngineOptions>(),
+    entry::<policies::PolicyOptions>(),
 ];
 const PUBLISHED: usize = 5;
 

@@ -13,12 +13,12 @@ use crate::model::{Cell, Chapter, Gap, Published};
 struct Results<'a> {
     schema: u32,
     machine: &'a Machine,
-    comparisons: BTreeMap<&'a str, Comparison<'a>>,
+    comparisons: BTreeMap<&'a str, ComparisonData<'a>>,
     results: Vec<&'a Value>,
 }
 
 #[derive(Serialize)]
-struct Comparison<'a> {
+struct ComparisonData<'a> {
     published: Vec<Published>,
     cases: &'a [Cell],
     gaps: &'a [Gap],
@@ -28,7 +28,7 @@ struct Comparison<'a> {
 pub(super) fn json(machine: &Machine, chapters: &[Chapter]) -> String {
     let comparison = |chapter: &'_ Chapter| published(chapter);
     let comparisons = chapters.iter().map(|chapter| {
-        let of_chapter = Comparison {
+        let of_chapter = ComparisonData {
             published: comparison(chapter),
             cases: &chapter.cells,
             gaps: &chapter.gaps,

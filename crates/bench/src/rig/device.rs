@@ -48,14 +48,14 @@ impl LoopDevice {
 
 /// Kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileSystemKind {
     /// ext4.
     Ext4,
     /// XFS.
     Xfs,
 }
 
-impl Kind {
+impl FileSystemKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -86,7 +86,12 @@ pub struct FileSystem {
 
 impl FileSystem {
     /// Makes one and mounts it, with options for `mount -o` if there are any.
-    pub fn make(room: &Room, kind: Kind, device: &Path, options: &str) -> Result<Self, Failure> {
+    pub fn make(
+        room: &Room,
+        kind: FileSystemKind,
+        device: &Path,
+        options: &str,
+    ) -> Result<Self, Failure> {
         need_root("file systems")?;
         let (program, package, words) = kind.mkfs();
         let device_word = device.display().to_string();

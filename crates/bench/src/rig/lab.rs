@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use super::leftovers::{Guard, Leftover};
-use super::spaces::{self, Host, MAX_HOSTS, inside, namespace};
+use super::spaces::{self, MAX_HOSTS, SpaceHost, inside, namespace};
 use crate::failure::Failure;
 
 /// Labs of processes are called after them.
@@ -99,9 +99,9 @@ impl Lab {
 impl Blueprint {
     /// Its clients, then its nodes.
     #[must_use]
-    pub fn hosts(&self) -> Vec<Host> {
-        let clients = (0..self.clients).map(Host::Client);
-        clients.chain((0..self.nodes).map(Host::Node)).collect()
+    pub fn hosts(&self) -> Vec<SpaceHost> {
+        let clients = (0..self.clients).map(SpaceHost::Client);
+        clients.chain((0..self.nodes).map(SpaceHost::Node)).collect()
     }
 
     fn build(&self) -> Result<(), Failure> {
@@ -129,7 +129,7 @@ impl Blueprint {
         self.batch("tc", Some(&switch), &ports)
     }
 
-    fn bridge(&self, hosts: &[Host]) -> String {
+    fn bridge(&self, hosts: &[SpaceHost]) -> String {
         let mut script = String::from(
             "link set lo up\n\
              link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
@@ -197,13 +197,13 @@ fn called(name: &str) -> String {
 
 /// The address of a host's link. All know all of them: what the kernel finds out by itself goes
 /// into one table for all namespaces, which is too small for what 32 hosts know of each other.
-fn mac(host: Host) -> String {
+fn mac(host: SpaceHost) -> String {
     let [.., kind, number] = host.address().octets();
     format!("02:00:00:00:{kind:02x}:{number:02x}")
 }
 
 /// The script for a host's end of its link.
-fn link(host: Host, hosts: &[Host]) -> String {
+fn link(host: SpaceHost, hosts: &[SpaceHost]) -> String {
     let ip = host.address();
     let mut script = format!("link set lo up\naddr add {ip}/16 dev eth0\nlink set eth0 up\n");
     for other in hosts.iter().filter(|other| **other != host) {
@@ -215,7 +215,7 @@ fn link(host: Host, hosts: &[Host]) -> String {
 }
 
 /// The script that shapes a device; `key` is the address that tells the peer of a packet.
-fn shape(device: &str, rate: u64, key: &str, hosts: &[Host]) -> String {
+fn shape(device: &str, rate: u64, key: &str, hosts: &[SpaceHost]) -> String {
     let share = (rate / (hosts.len() as u64 + 1)).max(8);
     let class = |parent: &str, id: &str, rate: u64, ceil: u64| {
         format!(
@@ -242,7 +242,7 @@ fn shape(device: &str, rate: u64, key: &str, hosts: &[Host]) -> String {
 }
 
 /// Reads what the links of a lab have carried.
-pub fn traffic(name: &str) -> io::Result<Vec<(Host, Traffic)>> {
+pub fn traffic(name: &str) -> io::Result<Vec<(SpaceHost, Traffic)>> {
     let counters = || fs::read_to_string("/proc/thread-self/net/dev");
     let mut found = parse_counters(&inside(&namespace(name, "sw"), counters)?);
     found.sort_unstable_by_key(|&(host, _)| host);
@@ -251,7 +251,7 @@ pub fn traffic(name: &str) -> io::Result<Vec<(Host, Traffic)>> {
 
 /// The ports of the bridge in the kernel's table of network devices. A port receives what its host
 /// sends.
-fn parse_counters(table: &str) -> Vec<(Host, Traffic)> {
+fn parse_counters(table: &str) -> Vec<(SpaceHost, Traffic)> {
     let port = |line: &str| {
         let (device, numbers) = line.split_once(':')?;
         let host = device.trim().strip_prefix("p-")?.parse().ok()?;
@@ -279,15 +279,15 @@ mod tests {
             p-n0:70 1 0 0 0 0 0 0 1000 2 0 0 0 0 0 0\n";
         let found = parse_counters(table);
         let expected = [
-            (Host::Client(0), Traffic { sent: 1000, received: 70 }),
-            (Host::Node(0), Traffic { sent: 70, received: 1000 }),
+            (SpaceHost::Client(0), Traffic { sent: 1000, received: 70 }),
+            (SpaceHost::Node(0), Traffic { sent: 70, received: 1000 }),
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
     fn every_host_knows_all_others() {
-        let hosts = [Host::Client(0), Host::Node(0), Host::Node(1)];
+        let hosts = [SpaceHost::Client(0), SpaceHost::Node(0), SpaceHost::Node(1)];
         let script = link(hosts[0], &hosts);
         assert_eq!(script.matches("neigh add").count(), 2);
         assert!(script.contains("neigh add 10.77.1.2 lladdr 02:00:00:00:01:02 dev eth0"));
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_peer_has_a_class_of_its_own() {
-        let hosts = [Host::Client(0), Host::Node(0), Host::Node(1)];
+        let hosts = [SpaceHost::Client(0), SpaceHost::Node(0), SpaceHost::Node(1)];
         let script = shape("eth0", 500_000_000, "dst", &hosts);
         assert_eq!(script.matches("filter add").count(), 3);
         assert!(script.contains("rate 125000000bit ceil 500000000bit"), "{script}");

@@ -16,7 +16,7 @@ mod stack;
 mod virtual_disk;
 
 pub use array::{Array, ArraySpec};
-pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
+pub use device::{FileSystem, FileSystemKind, LoopDevice, drop_caches};
 pub use limit::{LimitedDisks, Limits, Rate};
 pub use md::Md;
 pub use room::{MemberFiles, Room};

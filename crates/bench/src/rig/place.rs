@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::lab::Lab;
-use super::spaces::{self, Host};
+use super::spaces::{self, SpaceHost};
 use crate::failure::{Failure, system_error};
 use crate::tool::Tool;
 
@@ -26,7 +26,7 @@ pub struct Site {
 impl Site {
     /// Address of a host.
     #[must_use]
-    pub const fn ip(&self, host: Host) -> Ipv4Addr {
+    pub const fn ip(&self, host: SpaceHost) -> Ipv4Addr {
         match self.lab {
             Some(_) => host.address(),
             None => Ipv4Addr::LOCALHOST,
@@ -35,7 +35,7 @@ impl Site {
 
     /// A command that runs on a host and ends with this process, whatever ends it. To be started
     /// from the main thread.
-    pub fn command(&self, host: Host, program: impl AsRef<OsStr>) -> Command {
+    pub fn command(&self, host: SpaceHost, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.braid.command();
         command.args(["bench", "exec", "--tied"]);
         if let Some(lab) = &self.lab {
@@ -47,7 +47,7 @@ impl Site {
 
     /// The command `braid` as such a command.
     #[must_use]
-    pub fn braid(&self, host: Host) -> Command {
+    pub fn braid(&self, host: SpaceHost) -> Command {
         self.command(host, self.braid.path())
     }
 }
@@ -71,7 +71,7 @@ pub fn become_command(
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| system(&e.into()))?;
     }
     if let Some((name, host)) = lab_host {
-        let host: Host = host.parse().map_err(refused)?;
+        let host: SpaceHost = host.parse().map_err(refused)?;
         spaces::enter(name, host).map_err(|error| system(&error))?;
     }
     Err(system(&Command::new(program).args(words).exec()))

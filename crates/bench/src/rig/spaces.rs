@@ -23,14 +23,14 @@ pub const MAX_HOSTS: u16 = 64;
 /// A machine of the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Host {
+pub enum SpaceHost {
     /// `c0`, `c1` ...
     Client(u16),
     /// `n0`, `n1` ...
     Node(u16),
 }
 
-impl Host {
+impl SpaceHost {
     /// Its address, the same in every lab.
     #[must_use]
     pub const fn address(self) -> Ipv4Addr {
@@ -41,7 +41,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for SpaceHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(number) => write!(f, "c{number}"),
@@ -50,13 +50,13 @@ impl fmt::Display for Host {
     }
 }
 
-impl From<Host> for String {
-    fn from(host: Host) -> Self {
+impl From<SpaceHost> for String {
+    fn from(host: SpaceHost) -> Self {
         host.to_string()
     }
 }
 
-impl TryFrom<String> for Host {
+impl TryFrom<String> for SpaceHost {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -64,7 +64,7 @@ impl TryFrom<String> for Host {
     }
 }
 
-impl FromStr for Host {
+impl FromStr for SpaceHost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -92,7 +92,7 @@ pub fn take_down(name: &str) -> bool {
 }
 
 /// Moves the calling thread into a host of a lab.
-pub fn enter(name: &str, host: Host) -> io::Result<()> {
+pub fn enter(name: &str, host: SpaceHost) -> io::Result<()> {
     enter_namespace(&namespace(name, host))
 }
 
@@ -126,12 +126,12 @@ pub(super) fn of_lab(name: &str) -> Vec<String> {
 
 fn belongs(space: &str, name: &str) -> bool {
     let host = space.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-    host.is_some_and(|host| host == "sw" || host.parse::<Host>().is_ok())
+    host.is_some_and(|host| host == "sw" || host.parse::<SpaceHost>().is_ok())
 }
 
 /// The processes of a host.
 #[must_use]
-pub fn processes(name: &str, host: Host) -> Vec<Pid> {
+pub fn processes(name: &str, host: SpaceHost) -> Vec<Pid> {
     running_in(&namespace(name, host))
 }
 
@@ -152,14 +152,14 @@ mod tests {
 
     #[test]
     fn hosts_are_read_as_they_are_written() {
-        for host in [Host::Client(0), Host::Node(12), Host::Node(63)] {
+        for host in [SpaceHost::Client(0), SpaceHost::Node(12), SpaceHost::Node(63)] {
             assert_eq!(host.to_string().parse(), Ok(host));
         }
         for text in ["", "c", "x1", "n64", "n01", "n+1", "n-1", "sw", "é1"] {
-            assert!(text.parse::<Host>().is_err(), "{text}");
+            assert!(text.parse::<SpaceHost>().is_err(), "{text}");
         }
-        assert_eq!(Host::Client(0).address().to_string(), "10.77.0.1");
-        assert_eq!(Host::Node(4).address().to_string(), "10.77.1.5");
+        assert_eq!(SpaceHost::Client(0).address().to_string(), "10.77.0.1");
+        assert_eq!(SpaceHost::Node(4).address().to_string(), "10.77.1.5");
     }
 
     #[test]

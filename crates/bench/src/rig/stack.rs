@@ -5,7 +5,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use super::array::{Array, ArraySpec};
-use super::device::{FileSystem, Kind, LoopDevice};
+use super::device::{FileSystem, FileSystemKind, LoopDevice};
 use super::leftovers::{Guard, Leftover};
 use super::limit::{LimitedDisks, Limits};
 use super::md::Md;
@@ -112,7 +112,7 @@ impl Stack {
     }
 
     /// A file system on the top, mounted with these options; its directory is on top then.
-    pub fn file_system(self, kind: Kind, options: &str) -> Result<Self, Failure> {
+    pub fn file_system(self, kind: FileSystemKind, options: &str) -> Result<Self, Failure> {
         let made = FileSystem::make(&self.room, kind, &self.top.path(), options)?;
         let dir = made.dir.clone();
         Ok(self.with(made, Target::Path(dir)))

@@ -13,7 +13,7 @@ const FORMAT: &str = "1.98";
 
 /// A number that bonnie++ finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct BonnieColumn {
     /// Title for people.
     pub name: &'static str,
     /// `kB/s`, of 1024 bytes each, or `1/s`.
@@ -22,24 +22,24 @@ pub struct Column {
     at: usize,
 }
 
-const fn kb_s(name: &'static str, at: usize) -> Column {
-    Column { name, unit: "kB/s", at }
+const fn kb_s(name: &'static str, at: usize) -> BonnieColumn {
+    BonnieColumn { name, unit: "kB/s", at }
 }
 
-const fn per_s(name: &'static str, at: usize) -> Column {
-    Column { name, unit: "1/s", at }
+const fn per_s(name: &'static str, at: usize) -> BonnieColumn {
+    BonnieColumn { name, unit: "1/s", at }
 }
 
 /// Blocks written to a new file.
-pub const WRITE: Column = kb_s("write", 11);
+pub const WRITE: BonnieColumn = kb_s("write", 11);
 /// Blocks read, changed and written back.
-pub const REWRITE: Column = kb_s("rewrite", 13);
+pub const REWRITE: BonnieColumn = kb_s("rewrite", 13);
 /// Blocks read, right after they were written.
-pub const READ: Column = kb_s("read", 17);
+pub const READ: BonnieColumn = kb_s("read", 17);
 /// Blocks read at random, one of ten of which is written back.
-pub const SEEKS: Column = per_s("seeks", 19);
+pub const SEEKS: BonnieColumn = per_s("seeks", 19);
 /// Numbers that it may find, too.
-pub const MORE: [Column; 8] = [
+pub const MORE: [BonnieColumn; 8] = [
     kb_s("write, per character", 9),
     kb_s("read, per character", 15),
     per_s("create, in order", 26),
@@ -64,13 +64,13 @@ pub fn keep(said: &str, note: &mut Note) -> Result<(), Failure> {
 
 /// Reads a column; `None`: it was not measured, or was over too soon to be measured (`+++++`).
 #[must_use]
-pub fn value(text: &str, column: Column) -> Option<f64> {
+pub fn value(text: &str, column: BonnieColumn) -> Option<f64> {
     number(text, column.at)
 }
 
 /// The share of one core that it took, in percent.
 #[must_use]
-pub fn cpu_percent(text: &str, column: Column) -> Option<f64> {
+pub fn cpu_percent(text: &str, column: BonnieColumn) -> Option<f64> {
     number(text, column.at + 1)
 }
 

@@ -13,7 +13,7 @@ pub const OUTPUT: &str = "fio.json";
 
 /// One job of a job file: all processes of it together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct FioFigures {
     /// The title of its section.
     pub name: String,
     /// Options of the job, with those of all.
@@ -51,7 +51,7 @@ pub struct Side {
     pub p999_s: Option<f64>,
 }
 
-impl Figures {
+impl FioFigures {
     /// The direction that counts: reads if there were any.
     #[must_use]
     pub fn side(&self) -> &Side {
@@ -104,14 +104,14 @@ pub fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
 /// The jobs in the order of the job file, out of what fio printed: JSON, with remarks before it.
 /// Nothing for anything else. Processes of a job that report one by one are added up.
 #[must_use]
-pub fn parse(text: &str) -> Vec<Figures> {
+pub fn parse(text: &str) -> Vec<FioFigures> {
     let begin = if text.starts_with('{') { Some(0) } else { text.find("\n{") };
     let json = begin.map_or("", |at| &text[at..]);
     // Something may follow it as well.
     let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
     let Some(Ok(whole)) = values.next() else { return Vec::new() };
     let global = options(&whole["global options"]);
-    let mut jobs: Vec<Figures> = Vec::new();
+    let mut jobs: Vec<FioFigures> = Vec::new();
     let mut processes: Vec<f64> = Vec::new();
     for entry in whole["jobs"].as_array().into_iter().flatten() {
         let Some(job) = job(entry, &global) else { continue };
@@ -129,10 +129,10 @@ pub fn parse(text: &str) -> Vec<Figures> {
     jobs
 }
 
-fn job(entry: &Value, global: &BTreeMap<String, String>) -> Option<Figures> {
+fn job(entry: &Value, global: &BTreeMap<String, String>) -> Option<FioFigures> {
     let mut all = global.clone();
     all.extend(options(&entry["job options"]));
-    Some(Figures {
+    Some(FioFigures {
         name: entry["jobname"].as_str()?.to_owned(),
         options: all,
         error: entry["error"].as_i64().unwrap_or(0),
@@ -166,7 +166,7 @@ fn side(value: &Value) -> Side {
 }
 
 /// Adds one more process to a job, which has `processes` then.
-fn add(job: &mut Figures, more: &Figures, processes: f64) {
+fn add(job: &mut FioFigures, more: &FioFigures, processes: f64) {
     for (side, more) in [(&mut job.read, &more.read), (&mut job.write, &more.write)] {
         side.bytes += more.bytes;
         side.requests += more.requests;

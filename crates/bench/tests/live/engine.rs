@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::{Lab, program, skip};
 use braid_bench::compare::Plan;
-use braid_bench::compare::engine::Options;
+use braid_bench::compare::engine::EngineOptions;
 use braid_bench::folder::Folder;
 use braid_bench::model::{Chapter, Found};
 use braid_bench::rig::Room;
@@ -45,11 +45,11 @@ fn every_export_is_measured_in_turns_with_what_it_is_compared_with() {
     let braid = Tool::at("braid", program());
     let room = Room::new(scratch.clone(), Vec::new(), braid).with_memory(memory.path().into());
     let folder = Folder::open(&directory.path().join("report")).expect("a folder");
-    let engine = Options {
+    let engine = EngineOptions {
         levels: vec!["5".to_owned()],
         run_ms: 20,
         area_bytes: 16 << 20,
-        ..Options::usual(true)
+        ..EngineOptions::usual(true)
     };
     let mut cases = 0;
     for group in engine.groups() {
@@ -109,6 +109,6 @@ fn a_level_that_is_not_measured_is_refused() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("'4'"), "{said}");
-    let known: Value = serde_json::to_value(Options::usual(false).levels).expect("JSON");
+    let known: Value = serde_json::to_value(EngineOptions::usual(false).levels).expect("JSON");
     assert_eq!(known, serde_json::json!(["0", "1", "5", "6", "10"]));
 }

@@ -44,7 +44,7 @@ fn bonnie_runs_on_two_limited_members() {
     if let Some(reason) = missing(&programs) {
         return skip("bonnie_runs_on_two_limited_members", &reason);
     }
-    let members = members::Options { write_ms: 540, read_ms: 50, whole: false, runs: 1 };
+    let members = members::MembersOptions { write_ms: 540, read_ms: 50, whole: false, runs: 1 };
     let jobs = ["bonnie++ begins", "bonnie++", "warm read", "cold read"];
     let found = metrics(&members, &["t1.micro x2"], &jobs);
     for metric in ["bonnie++: write", "bonnie++: seeks", "bonnie++: write, CPU", "cold read: read"]
@@ -58,7 +58,7 @@ fn chunks_are_swept_and_counted_and_disks_are_images() {
     if let Some(reason) = missing(&[("fio", "fio"), ("qemu-img", "qemu-utils")]) {
         return skip("chunks_are_swept_and_counted_and_disks_are_images", &reason);
     }
-    let small = chunk::Options {
+    let small = chunk::ChunkOptions {
         levels: vec!["5".to_owned()],
         chunks_bytes: vec![256 << 10],
         requests_bytes: vec![4 << 10],
@@ -66,7 +66,7 @@ fn chunks_are_swept_and_counted_and_disks_are_images() {
         area_bytes: 16 << 20,
         image_bytes: 16 << 20,
         seconds: 0.02,
-        ..chunk::Options::usual(true)
+        ..chunk::ChunkOptions::usual(true)
     };
     let jobs = ["random writes, depth 32", "read streams"];
     let swept = metrics(&small, &["RAID 5, chunk 256K"], &jobs);

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{program, skip};
 use braid_bench::compare::Plan;
-use braid_bench::compare::policies::Options;
+use braid_bench::compare::policies::PolicyOptions;
 use braid_bench::folder::Folder;
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
@@ -30,7 +30,7 @@ fn every_policy_is_measured_in_turns_with_resync() {
     let braid = Tool::at("braid", program());
     let room = Room::new(scratch.clone(), Vec::new(), braid).with_memory(memory.path().into());
     let folder = Folder::open(&directory.path().join("report")).expect("a folder");
-    let policies = Options { run_ms: 50, member_bytes: 32 << 20, runs: 1 };
+    let policies = PolicyOptions { run_ms: 50, member_bytes: 32 << 20, runs: 1 };
     let mut all = Vec::new();
     for group in policies.groups() {
         measure(&policies, &room, &folder, &group.cases, &JOBS);

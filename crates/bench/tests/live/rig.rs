@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{program, skip};
 use braid_bench::rig::leftovers::{Guard, Leftover, backing_file};
 use braid_bench::rig::{
-    Array, ArraySpec, FileSystem, Kind, LimitedDisks, Limits, LoopDevice, Rate, Room,
+    Array, ArraySpec, FileSystem, FileSystemKind, LimitedDisks, Limits, LoopDevice, Rate, Room,
 };
 use braid_bench::tool::Tool;
 
@@ -45,7 +45,7 @@ fn a_file_system_on_an_array_stands_and_goes() {
     assert!(array.target().word().contains("socket"));
     let device = LoopDevice::with(&array.file(), LoopDevice::DIRECT).expect("a loop device");
     let mut fs_on_it =
-        FileSystem::make(&room, Kind::Ext4, &device.device, "noatime").expect("ext4");
+        FileSystem::make(&room, FileSystemKind::Ext4, &device.device, "noatime").expect("ext4");
     fs::write(fs_on_it.dir.join("file"), "content").expect("written");
     fs_on_it.remount().expect("mounted again");
     assert_eq!(fs::read_to_string(fs_on_it.dir.join("file")).expect("read"), "content");

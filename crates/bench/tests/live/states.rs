@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{program, skip};
 use braid_bench::compare::Plan;
-use braid_bench::compare::states::Options;
+use braid_bench::compare::states::StateOptions;
 use braid_bench::folder::{Folder, Place};
 use braid_bench::model::Note;
 use braid_bench::rig::Room;
@@ -33,12 +33,12 @@ fn a_recovery_goes_on_while_it_is_measured_and_a_leg_is_readable_alone() {
     let room = Room::new(scratch.clone(), Vec::new(), braid);
     let folder = Folder::open(&directory.path().join("report")).expect("a folder");
     let member_bytes = 96 << 20;
-    let states = Options {
+    let states = StateOptions {
         sizes_mb: vec![4],
         swept_member_bytes: member_bytes,
         traced_member_bytes: member_bytes,
         phase_s: 0.3,
-        ..Options::usual(true)
+        ..StateOptions::usual(true)
     };
     for case in ["RAID 1 UI", "no RAID", "RAID 1"] {
         let mut standing = states.set_up(case, &room).expect(case);

@@ -1,26 +1,26 @@
 //! Cases and jobs.
 
-use super::Options;
+use super::ChunkOptions;
 use crate::compare::rivals::Rival;
 use crate::compare::words::size;
-use crate::rig::Kind;
+use crate::rig::FileSystemKind;
 use crate::tool::qemu_img::Load;
 
 /// Everything that can be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Case {
-    Sweep(Sweep),
+pub(super) enum ChunkCase {
+    Sweep(ChunkSweep),
     /// The same, with members that count what they move.
-    Counted(Sweep),
-    Disk(Disk),
+    Counted(ChunkSweep),
+    Disk(VirtualDiskPlace),
 }
 
-impl Case {
+impl ChunkCase {
     /// Returns all cases in the order in which they are measured.
-    pub(super) fn all(options: &Options) -> Vec<Self> {
-        let sweeps = Sweep::all(options).into_iter().map(Self::Sweep);
-        let counted = Sweep::all(options).into_iter().map(Self::Counted);
-        let disks = Disk::all(options).into_iter().map(Self::Disk);
+    pub(super) fn all(options: &ChunkOptions) -> Vec<Self> {
+        let sweeps = ChunkSweep::all(options).into_iter().map(Self::Sweep);
+        let counted = ChunkSweep::all(options).into_iter().map(Self::Counted);
+        let disks = VirtualDiskPlace::all(options).into_iter().map(Self::Disk);
         sweeps.chain(counted).chain(disks).collect()
     }
 
@@ -35,18 +35,18 @@ impl Case {
 
 /// An array with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sweep {
+pub(super) struct ChunkSweep {
     pub(super) level: String,
     pub(super) chunk_bytes: u64,
 }
 
-impl Sweep {
-    pub(super) fn all(options: &Options) -> Vec<Self> {
+impl ChunkSweep {
+    pub(super) fn all(options: &ChunkOptions) -> Vec<Self> {
         options.levels.iter().flat_map(|level| Self::of(options, level)).collect()
     }
 
     /// Returns the arrays of a level, with every chunk.
-    pub(super) fn of(options: &Options, level: &str) -> Vec<Self> {
+    pub(super) fn of(options: &ChunkOptions, level: &str) -> Vec<Self> {
         let with = |&chunk_bytes| Self { level: level.to_owned(), chunk_bytes };
         options.chunks_bytes.iter().map(with).collect()
     }
@@ -79,7 +79,7 @@ pub(super) enum SweepJob {
 }
 
 impl SweepJob {
-    pub(super) fn all(options: &Options) -> Vec<Self> {
+    pub(super) fn all(options: &ChunkOptions) -> Vec<Self> {
         let requests = |&depth: &u32| WAYS.map(|write| Self::Requests { write, depth });
         let requests = options.depths.iter().flat_map(requests);
         requests.chain(WAYS.map(|write| Self::Streams { write })).collect()
@@ -101,7 +101,7 @@ impl SweepJob {
     }
 
     /// The sections of its job file, each of which gives a number.
-    pub(super) fn sections(self, options: &Options) -> Vec<String> {
+    pub(super) fn sections(self, options: &ChunkOptions) -> Vec<String> {
         match self {
             Self::Requests { .. } => options.requests_bytes.iter().map(|&b| size(b)).collect(),
             Self::Streams { .. } => options.streams.iter().map(u32::to_string).collect(),
@@ -125,13 +125,13 @@ pub(super) const fn verb(write: bool) -> &'static str {
 
 /// Place of a virtual machine's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Disk {
+pub(super) enum VirtualDiskPlace {
     /// The file that is the array: what the host sees of it.
     Array,
     /// A loop device over that.
     Device,
     /// A file on a file system on that.
-    Image { format: &'static str, kind: Kind },
+    Image { format: &'static str, kind: FileSystemKind },
     /// The array over NBD.
     Nbd,
     /// A file where a member would be, without an array.
@@ -141,12 +141,13 @@ pub(super) enum Disk {
 }
 
 /// Disk that the others are compared with.
-pub(super) const ARRAY: Disk = Disk::Array;
+pub(super) const ARRAY: VirtualDiskPlace = VirtualDiskPlace::Array;
 /// Disk image of the publication: on a file system.
-pub(super) const IMAGE: Disk = Disk::Image { format: "raw", kind: Kind::Ext4 };
+pub(super) const IMAGE: VirtualDiskPlace =
+    VirtualDiskPlace::Image { format: "raw", kind: FileSystemKind::Ext4 };
 
-impl Disk {
-    pub(super) fn all(options: &Options) -> Vec<Self> {
+impl VirtualDiskPlace {
+    pub(super) fn all(options: &ChunkOptions) -> Vec<Self> {
         let mut all = vec![Self::Array, Self::Device];
         for kind in options.kinds() {
             all.extend(["raw", "qcow2"].map(|format| Self::Image { format, kind }));
@@ -162,8 +163,8 @@ impl Disk {
         match self {
             Self::Array => "array".to_owned(),
             Self::Device => "array, loop device".to_owned(),
-            Self::Image { format, kind: Kind::Ext4 } => format!("{format} image on ext4"),
-            Self::Image { format, kind: Kind::Xfs } => format!("{format} image on XFS"),
+            Self::Image { format, kind: FileSystemKind::Ext4 } => format!("{format} image on ext4"),
+            Self::Image { format, kind: FileSystemKind::Xfs } => format!("{format} image on XFS"),
             Self::Nbd => "array over NBD".to_owned(),
             Self::File => "bare file".to_owned(),
             Self::Nbdkit => "bare file over nbdkit".to_owned(),

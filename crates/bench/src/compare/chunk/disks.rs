@@ -1,7 +1,7 @@
 //! Disks of virtual machines: as published, the array itself, an image file on it, and the array
 //! handed through.
 
-use super::cases::{ARRAY, Disk, DiskJob, IMAGE, TESTS, WAYS, job_name};
+use super::cases::{ARRAY, DiskJob, IMAGE, TESTS, VirtualDiskPlace, WAYS, job_name};
 use super::numbers::{Chunks, RATE};
 use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
@@ -15,41 +15,42 @@ const PUBLISHED_IMAGE: f64 = 0.725;
 /// Share of that which the array mapped raw kept: "about 2 tenths less".
 const PUBLISHED_RAW: f64 = 0.8;
 /// Disks on an array, each with one that is not.
-const RIVALS: [(Disk, Disk); 2] = [(ARRAY, Disk::File), (Disk::Nbd, Disk::Nbdkit)];
+const RIVALS: [(VirtualDiskPlace, VirtualDiskPlace); 2] =
+    [(ARRAY, VirtualDiskPlace::File), (VirtualDiskPlace::Nbd, VirtualDiskPlace::Nbdkit)];
 /// Shares that an image file and the array over NBD should keep here.
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
 
-fn published(disk: Disk) -> Option<f64> {
+fn published(disk: VirtualDiskPlace) -> Option<f64> {
     match disk {
-        Disk::Array => Some(1.0),
-        Disk::Image { format: "raw", .. } => Some(PUBLISHED_IMAGE),
-        Disk::Nbd => Some(PUBLISHED_RAW),
+        VirtualDiskPlace::Array => Some(1.0),
+        VirtualDiskPlace::Image { format: "raw", .. } => Some(PUBLISHED_IMAGE),
+        VirtualDiskPlace::Nbd => Some(PUBLISHED_RAW),
         _ => None,
     }
 }
 
 /// The same in words.
-fn as_published(disk: Disk) -> Option<String> {
+fn as_published(disk: VirtualDiskPlace) -> Option<String> {
     match disk {
-        Disk::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
+        VirtualDiskPlace::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
         other => published(other).map(number),
     }
 }
 
-fn goal(disk: Disk) -> Option<f64> {
+fn goal(disk: VirtualDiskPlace) -> Option<f64> {
     match disk {
-        Disk::Image { format: "raw", .. } => Some(IMAGE_GOAL),
-        Disk::Nbd => Some(RAW_GOAL),
+        VirtualDiskPlace::Image { format: "raw", .. } => Some(IMAGE_GOAL),
+        VirtualDiskPlace::Nbd => Some(RAW_GOAL),
         _ => None,
     }
 }
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
-    for disk in Disk::all(numbers.options) {
+    for disk in VirtualDiskPlace::all(numbers.options) {
         chapter.cells.extend(DiskJob::ALL.iter().filter_map(|job| cell(numbers, disk, *job)));
     }
-    for disk in [ARRAY, IMAGE, Disk::Nbd] {
+    for disk in [ARRAY, IMAGE, VirtualDiskPlace::Nbd] {
         chapter.published.extend(WAYS.into_iter().filter_map(|write| {
             let value = published(disk)? * PUBLISHED_512K;
             Some(Published::new(&disk.name(), &job_name("512K", write), RATE, value))
@@ -68,7 +69,7 @@ pub(super) fn says(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     if !is_measured(numbers) {
         return;
     }
-    let kept = [IMAGE, Disk::Nbd].map(|disk| kept_sentence(numbers, disk));
+    let kept = [IMAGE, VirtualDiskPlace::Nbd].map(|disk| kept_sentence(numbers, disk));
     chapter.says.extend(kept.into_iter().flatten());
     chapter.says.extend(where_it_goes(numbers));
     chapter.says.extend(where_nbd_loses(numbers));
@@ -83,19 +84,19 @@ pub(super) fn says(chapter: &mut Chapter, numbers: &Chunks<'_>) {
 }
 
 fn is_measured(numbers: &Chunks<'_>) -> bool {
-    Disk::all(numbers.options).iter().any(|disk| numbers.numbers.has(&disk.name()))
+    VirtualDiskPlace::all(numbers.options).iter().any(|disk| numbers.numbers.has(&disk.name()))
 }
 
-fn rate(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<Spread> {
+fn rate(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: &str) -> Option<Spread> {
     numbers.rate(&disk.name(), job)
 }
 
 /// Share that a disk keeps of the array as the host sees it.
-fn kept(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<f64> {
+fn kept(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: &str) -> Option<f64> {
     numbers.ratio(&disk.name(), &ARRAY.name(), job)
 }
 
-fn cell(numbers: &Chunks<'_>, disk: Disk, job: DiskJob) -> Option<Cell> {
+fn cell(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: DiskJob) -> Option<Cell> {
     let case = disk.name();
     let name = job.name();
     let cell = numbers.cell(&case, Some(&ARRAY.name()), &name)?;
@@ -109,7 +110,7 @@ fn cell(numbers: &Chunks<'_>, disk: Disk, job: DiskJob) -> Option<Cell> {
 }
 
 fn rates_table(numbers: &Chunks<'_>, write: bool) -> Table {
-    let disks = Disk::all(numbers.options);
+    let disks = VirtualDiskPlace::all(numbers.options);
     let row = |test: &str| {
         let job = job_name(test, write);
         let published = plain((test == "512K").then_some(PUBLISHED_512K));
@@ -134,13 +135,13 @@ fn head(first: &[&str]) -> Vec<String> {
 }
 
 fn ratios_table(numbers: &Chunks<'_>) -> Table {
-    let row = |disk: Disk| {
+    let row = |disk: VirtualDiskPlace| {
         let published = as_published(disk).unwrap_or_else(|| NOTHING.to_owned());
         let first = [disk.name(), published, plain(goal(disk))];
         let word = |job: DiskJob| numbers.ratio_word(&disk.name(), &ARRAY.name(), &job.name());
         first.into_iter().chain(DiskJob::ALL.map(word)).collect()
     };
-    let disks = Disk::all(numbers.options).into_iter().filter(|disk| *disk != ARRAY);
+    let disks = VirtualDiskPlace::all(numbers.options).into_iter().filter(|disk| *disk != ARRAY);
     Table::new(
         "What disks of virtual machines keep of the array as the host sees it",
         head(&["case", "published 512K", "goal"]),
@@ -152,9 +153,10 @@ fn ratios_table(numbers: &Chunks<'_>) -> Table {
 
 /// Compares disks on arrays with those that are not.
 fn rivals_table(numbers: &Chunks<'_>) -> Table {
-    let row = |(ours, rival): (Disk, Disk)| {
+    let row = |(ours, rival): (VirtualDiskPlace, VirtualDiskPlace)| {
         let word = |job: DiskJob| {
-            let of = |disk: Disk| numbers.numbers.measured(&disk.name(), &job.name(), RATE);
+            let of =
+                |disk: VirtualDiskPlace| numbers.numbers.measured(&disk.name(), &job.name(), RATE);
             let Some((ours, rival)) = of(ours).zip(of(rival)) else { return NOTHING.to_owned() };
             let median = number(ours.spread.median / rival.spread.median);
             if ours.runs.min(rival.runs) == 1 {
@@ -167,7 +169,7 @@ fn rivals_table(numbers: &Chunks<'_>) -> Table {
         let name = format!("{} / {}", ours.name(), rival.name());
         std::iter::once(name).chain(DiskJob::ALL.map(word)).collect()
     };
-    let all = Disk::all(numbers.options);
+    let all = VirtualDiskPlace::all(numbers.options);
     Table::new(
         "An array against one bare file, and our server of NBD against nbdkit",
         head(&["ratio"]),
@@ -178,7 +180,7 @@ fn rivals_table(numbers: &Chunks<'_>) -> Table {
 }
 
 fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
-    let bars = |disk: Disk| {
+    let bars = |disk: VirtualDiskPlace| {
         let point = |(i, test): (usize, &&str)| {
             let job = job_name(test, write);
             Some(Point::of(i as f64, numbers.ratios(&disk.name(), &ARRAY.name(), &job)?))
@@ -190,8 +192,9 @@ fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
         Series::new(name, Style::Published, [Point::at(1.0, share)])
     };
     // What is no array has a scale of its own, and a table.
-    let no_bars = |disk: &Disk| *disk == ARRAY || RIVALS.iter().any(|(_, rival)| rival == disk);
-    let disks = Disk::all(numbers.options).into_iter().filter(|disk| !no_bars(disk));
+    let no_bars =
+        |disk: &VirtualDiskPlace| *disk == ARRAY || RIVALS.iter().any(|(_, rival)| rival == disk);
+    let disks = VirtualDiskPlace::all(numbers.options).into_iter().filter(|disk| !no_bars(disk));
     let series = disks
         .map(bars)
         .chain([published("image file", PUBLISHED_IMAGE), published("mapped raw", PUBLISHED_RAW)]);
@@ -203,7 +206,7 @@ fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
 }
 
 /// The worst and the best of what a disk keeps, against what was published and what is the goal.
-fn kept_sentence(numbers: &Chunks<'_>, disk: Disk) -> Option<String> {
+fn kept_sentence(numbers: &Chunks<'_>, disk: VirtualDiskPlace) -> Option<String> {
     let goal = goal(disk)?;
     let ratios: Vec<(String, f64)> = DiskJob::ALL
         .iter()
@@ -244,9 +247,10 @@ fn capital(text: &str) -> String {
 fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for job in DiskJob::ALL {
-        let seconds_a_byte = |disk: Disk| Some(1.0 / rate(numbers, disk, &job.name())?.median);
+        let seconds_a_byte =
+            |disk: VirtualDiskPlace| Some(1.0 / rate(numbers, disk, &job.name())?.median);
         let array = seconds_a_byte(ARRAY)?;
-        let device = seconds_a_byte(Disk::Device)?;
+        let device = seconds_a_byte(VirtualDiskPlace::Device)?;
         let image = seconds_a_byte(IMAGE)?;
         if array / image < IMAGE_GOAL {
             let share = (device - array) / (image - array);
@@ -264,14 +268,14 @@ fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
 
 /// Says whether the array's process takes longer over NBD, by its CPU time for each byte.
 fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
-    let cpu_a_byte = |disk: Disk, job: &str| {
+    let cpu_a_byte = |disk: VirtualDiskPlace, job: &str| {
         let cores = numbers.found.server_cores(&disk.name(), job)?.median;
         Some(cores / rate(numbers, disk, job)?.median)
     };
     let times = |job: &DiskJob| {
         let job = job.name();
-        let lost = kept(numbers, Disk::Nbd, &job)? < RAW_GOAL;
-        let times = cpu_a_byte(Disk::Nbd, &job)? / cpu_a_byte(ARRAY, &job)?;
+        let lost = kept(numbers, VirtualDiskPlace::Nbd, &job)? < RAW_GOAL;
+        let times = cpu_a_byte(VirtualDiskPlace::Nbd, &job)? / cpu_a_byte(ARRAY, &job)?;
         (lost && times.is_finite()).then_some((job, times))
     };
     let all: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(times).collect();
@@ -293,9 +297,12 @@ fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
 }
 
 /// Says where an array wins and loses most against a disk that is none.
-fn rival_sentence(numbers: &Chunks<'_>, (ours, rival): (Disk, Disk)) -> Option<String> {
+fn rival_sentence(
+    numbers: &Chunks<'_>,
+    (ours, rival): (VirtualDiskPlace, VirtualDiskPlace),
+) -> Option<String> {
     let ratio = |job: &DiskJob| {
-        let rate = |disk: Disk| Some(rate(numbers, disk, &job.name())?.median);
+        let rate = |disk: VirtualDiskPlace| Some(rate(numbers, disk, &job.name())?.median);
         Some((job.name(), rate(ours)? / rate(rival)?))
     };
     let ratios: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(ratio).collect();

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::cases::{Case, Disk, DiskJob, Sweep, SweepJob, WAYS, counted_job};
+use self::cases::{ChunkCase, ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job};
 use self::numbers::Chunks;
 use super::rivals::Rival;
 use super::words::size;
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Gap, Group, Job, Standing};
-use crate::rig::{Kind, Room};
+use crate::rig::{FileSystemKind, Room};
 
 /// The chunk and the number of members that were published.
 const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
@@ -31,7 +31,7 @@ const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
 
 /// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct ChunkOptions {
     /// Levels whose chunks are compared: `0`, `5`, `6`.
     pub levels: Vec<String>,
     /// Members of every array.
@@ -58,7 +58,7 @@ pub struct Options {
     pub against: Vec<Rival>,
 }
 
-impl Options {
+impl ChunkOptions {
     /// The same, if they make sense.
     pub fn checked(self) -> Result<Self, Failure> {
         let Some(other) = self.against.iter().find(|rival| !RIVALS.contains(rival)) else {
@@ -68,8 +68,12 @@ impl Options {
         Err(Failure::usage(other, "it is not compared with chunks and disks", next))
     }
 
-    fn kinds(&self) -> Vec<Kind> {
-        if self.xfs { vec![Kind::Ext4, Kind::Xfs] } else { vec![Kind::Ext4] }
+    fn kinds(&self) -> Vec<FileSystemKind> {
+        if self.xfs {
+            vec![FileSystemKind::Ext4, FileSystemKind::Xfs]
+        } else {
+            vec![FileSystemKind::Ext4]
+        }
     }
 
     fn sweeps(&self, level: &str) -> Group {
@@ -81,7 +85,7 @@ impl Options {
         };
         Group {
             title: format!("chunks of RAID {level}"),
-            cases: Sweep::of(self, level).iter().map(Sweep::name).collect(),
+            cases: ChunkSweep::of(self, level).iter().map(ChunkSweep::name).collect(),
             jobs: SweepJob::all(self).into_iter().map(job).collect(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.3 + filling_s(self.area_bytes)),
@@ -92,7 +96,7 @@ impl Options {
         let job = |write| Job::new(counted_job(write), Duration::from_millis(100));
         Group {
             title: "what members move".to_owned(),
-            cases: Sweep::all(self).iter().map(Sweep::counted).collect(),
+            cases: ChunkSweep::all(self).iter().map(ChunkSweep::counted).collect(),
             jobs: WAYS.map(job).into(),
             // Bytes are counted, not measured: they are the same each time.
             rounds: 1,
@@ -105,7 +109,7 @@ impl Options {
         let job = |job: DiskJob| Job::new(job.name(), takes);
         Group {
             title: "disks of virtual machines".to_owned(),
-            cases: Disk::all(self).into_iter().map(Disk::name).collect(),
+            cases: VirtualDiskPlace::all(self).into_iter().map(VirtualDiskPlace::name).collect(),
             jobs: DiskJob::ALL.map(job).into(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.5 + filling_s(self.image_bytes)),
@@ -118,7 +122,7 @@ fn filling_s(bytes: u64) -> f64 {
     bytes as f64 / 700e6
 }
 
-impl Plan for Options {
+impl Plan for ChunkOptions {
     const NAME: &'static str = "chunk";
 
     fn usual(quick: bool) -> Self {
@@ -171,10 +175,10 @@ impl Plan for Options {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        match named(Case::all(self), Case::name, case)? {
-            Case::Sweep(sweep) => set_up::sweep(&sweep, self, room),
-            Case::Counted(sweep) => set_up::counted(&sweep, self, room),
-            Case::Disk(disk) => set_up::disk(disk, self, room),
+        match named(ChunkCase::all(self), ChunkCase::name, case)? {
+            ChunkCase::Sweep(sweep) => set_up::sweep(&sweep, self, room),
+            ChunkCase::Counted(sweep) => set_up::counted(&sweep, self, room),
+            ChunkCase::Disk(disk) => set_up::disk(disk, self, room),
         }
     }
 
@@ -201,8 +205,8 @@ impl Plan for Options {
     }
 }
 
-fn about(options: &Options) -> Vec<String> {
-    let Options { members, area_bytes, image_bytes, seconds, .. } = options;
+fn about(options: &ChunkOptions) -> Vec<String> {
+    let ChunkOptions { members, area_bytes, image_bytes, seconds, .. } = options;
     vec![
         "Published: \"仮想化の弱点ストレージ、\
          SSDによるストレージのチューニング\" (storage, the weak point of \

@@ -1,6 +1,6 @@
 //! Bytes that members move for requests of 4K, and the claim that these are the whole chunk.
 
-use super::cases::{Sweep, WAYS, counted_job};
+use super::cases::{ChunkSweep, WAYS, counted_job};
 use super::numbers::{Chunks, MOVED};
 use super::set_up::COUNTED_REQUEST_BYTES;
 use crate::compare::words::{between, median, number, plain, range, size};
@@ -20,12 +20,12 @@ fn bound(level: &str, write: bool) -> Option<f64> {
     }
 }
 
-fn moved(numbers: &Chunks<'_>, sweep: &Sweep, write: bool) -> Option<Spread> {
+fn moved(numbers: &Chunks<'_>, sweep: &ChunkSweep, write: bool) -> Option<Spread> {
     numbers.numbers.spread(&sweep.counted(), counted_job(write), MOVED)
 }
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
-    for sweep in Sweep::all(numbers.options) {
+    for sweep in ChunkSweep::all(numbers.options) {
         chapter.cells.extend(WAYS.into_iter().filter_map(|write| {
             let cell = numbers.numbers.cell(&sweep.counted(), counted_job(write), MOVED)?;
             Some(Cell { bound: bound(&sweep.level, write), ..cell })
@@ -38,7 +38,7 @@ pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
 }
 
 fn table(numbers: &Chunks<'_>) -> Table {
-    let row = |sweep: Sweep| {
+    let row = |sweep: ChunkSweep| {
         let found = WAYS.map(|write| moved(numbers, &sweep, write));
         if found.iter().all(Option::is_none) {
             return None;
@@ -51,7 +51,7 @@ fn table(numbers: &Chunks<'_>) -> Table {
     Table::new(
         "Bytes that members move for each byte of a 4K request at a random place",
         ["case", "as claimed", "4K read", "bound", "4K write", "bound"],
-        Sweep::all(numbers.options).into_iter().filter_map(row),
+        ChunkSweep::all(numbers.options).into_iter().filter_map(row),
         "Counted by the kernel at the members (loop devices). As claimed: the whole chunk, for \
          reads and writes. Bound: the bytes themselves; for a write with parity the old bytes and \
          each old parity are read, and the new ones written.",
@@ -61,10 +61,11 @@ fn table(numbers: &Chunks<'_>) -> Table {
 fn plot(numbers: &Chunks<'_>) -> Plot {
     let mut series = Vec::new();
     for level in &numbers.options.levels {
-        let point =
-            |sweep: &Sweep| Some(Point::of(sweep.chunk_bytes as f64, moved(numbers, sweep, true)?));
+        let point = |sweep: &ChunkSweep| {
+            Some(Point::of(sweep.chunk_bytes as f64, moved(numbers, sweep, true)?))
+        };
         let points: Vec<Point> =
-            Sweep::of(numbers.options, level).iter().filter_map(point).collect();
+            ChunkSweep::of(numbers.options, level).iter().filter_map(point).collect();
         series.push(Series::measured(format!("RAID {level}"), points.clone()));
         series.extend(bound(level, true).map(|bound| {
             let points = points.iter().map(|point| Point::at(point.x, bound));
@@ -80,8 +81,9 @@ fn plot(numbers: &Chunks<'_>) -> Plot {
 
 /// Judges the claim on a level: the verdict, and what was moved.
 fn judged(numbers: &Chunks<'_>, level: &str) -> Option<(&'static str, String)> {
-    let write = |sweep: &Sweep| Some((sweep.chunk_bytes, moved(numbers, sweep, true)?.median));
-    let all: Vec<(u64, f64)> = Sweep::of(numbers.options, level).iter().filter_map(write).collect();
+    let write = |sweep: &ChunkSweep| Some((sweep.chunk_bytes, moved(numbers, sweep, true)?.median));
+    let all: Vec<(u64, f64)> =
+        ChunkSweep::of(numbers.options, level).iter().filter_map(write).collect();
     let &(largest_chunk, of_largest) = all.last()?;
     let (least, most) = range(all.iter().map(|(_, moved)| *moved))?;
     let claimed = (largest_chunk / COUNTED_REQUEST_BYTES) as f64;

@@ -1,6 +1,6 @@
 //! Numbers of all runs, as the tools said them.
 
-use super::Options;
+use super::ChunkOptions;
 use super::cases::SweepJob;
 use super::set_up::COUNTERS;
 use crate::compare::numbers::{Numbers, reading};
@@ -16,13 +16,13 @@ const SECTOR_BYTES: f64 = 512.0;
 
 /// The numbers of all runs.
 pub(super) struct Chunks<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a ChunkOptions,
     pub(super) numbers: Numbers,
     pub(super) found: &'a Found,
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn of(options: &'a Options, found: &'a Found) -> Self {
+    pub(super) fn of(options: &'a ChunkOptions, found: &'a Found) -> Self {
         let sweeps = SweepJob::all(options);
         let of_fio = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
             let Some(job) = sweeps.iter().find(|job| job.name() == run.job) else {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use super::cases::{Disk, DiskJob, Sweep, SweepJob, WAYS, counted_job, verb};
-use super::{Options, PUBLISHED_CHUNK_BYTES};
+use super::cases::{ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job, verb};
+use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::named;
 use crate::compare::prepared::{Prepared, fill, target_lines};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ fn member_bytes(level: &str, count: usize, bytes: u64) -> u64 {
     bytes.div_ceil(data).next_multiple_of(1 << 20) + MEMBER_OWN_BYTES
 }
 
-impl Sweep {
+impl ChunkSweep {
     fn spec(&self) -> ArraySpec {
         let level = self.level.clone();
         ArraySpec { level, chunk_bytes: Some(self.chunk_bytes), ..ArraySpec::default() }
@@ -47,8 +47,8 @@ fn array_bytes(stack: &Stack) -> u64 {
 
 /// Requests of every length, and streams.
 pub(super) fn sweep(
-    sweep: &Sweep,
-    options: &Options,
+    sweep: &ChunkSweep,
+    options: &ChunkOptions,
     room: &Room,
 ) -> Result<Box<dyn Standing>, Failure> {
     let tool = Tool::find("fio", "fio")?;
@@ -65,7 +65,7 @@ pub(super) fn sweep(
 }
 
 /// A section for each length of requests, or number of streams.
-fn job_file(options: &Options, job: SweepJob, target: &Target, area_bytes: u64) -> String {
+fn job_file(options: &ChunkOptions, job: SweepJob, target: &Target, area_bytes: u64) -> String {
     let runtime_ms = (options.seconds * 1e3).round();
     let target = target_lines(target);
     let mut text =
@@ -89,8 +89,8 @@ fn job_file(options: &Options, job: SweepJob, target: &Target, area_bytes: u64) 
 
 /// Members that are loop devices: the kernel counts what passes through them.
 pub(super) fn counted(
-    sweep: &Sweep,
-    options: &Options,
+    sweep: &ChunkSweep,
+    options: &ChunkOptions,
     room: &Room,
 ) -> Result<Box<dyn Standing>, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
@@ -130,16 +130,16 @@ fn whole(stack: &Stack) -> Image {
 
 /// The disk of a virtual machine.
 pub(super) fn disk(
-    disk: Disk,
-    options: &Options,
+    disk: VirtualDiskPlace,
+    options: &ChunkOptions,
     room: &Room,
 ) -> Result<Box<dyn Standing>, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
     let stack = Stack::new(room, &disk.name());
     let (stack, image) = match disk {
-        Disk::File | Disk::Nbdkit => {
+        VirtualDiskPlace::File | VirtualDiskPlace::Nbdkit => {
             let mut stack = stack.files(1, options.image_bytes)?;
-            if disk == Disk::Nbdkit {
+            if disk == VirtualDiskPlace::Nbdkit {
                 stack = stack.served(Program::Nbdkit)?;
             }
             let image = Image { name: stack.top.word(), format: "raw", bytes: options.image_bytes };
@@ -157,21 +157,21 @@ pub(super) fn disk(
 
 fn on_array(
     stack: Stack,
-    disk: Disk,
-    options: &Options,
+    disk: VirtualDiskPlace,
+    options: &ChunkOptions,
     qemu_img: &Tool,
 ) -> Result<(Stack, Image), Failure> {
     // A file system needs some for itself; so that all are alike, each array has it.
     let own = if options.xfs { 320 << 20 } else { 64 << 20 };
     let bytes = member_bytes("0", options.members, options.image_bytes / 8 * 9 + own);
-    let sweep = Sweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
-    let spec = ArraySpec { nbd: disk == Disk::Nbd, ..sweep.spec() };
+    let sweep = ChunkSweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
+    let spec = ArraySpec { nbd: disk == VirtualDiskPlace::Nbd, ..sweep.spec() };
     let mut stack = stack.files(options.members, bytes)?.array(spec)?;
-    if matches!(disk, Disk::Device | Disk::Image { .. }) {
+    if matches!(disk, VirtualDiskPlace::Device | VirtualDiskPlace::Image { .. }) {
         stack = stack.device()?;
     }
     let mut image = whole(&stack);
-    if let Disk::Image { format, kind } = disk {
+    if let VirtualDiskPlace::Image { format, kind } = disk {
         stack = stack.file_system(kind, "noatime")?;
         let file = stack.top.path().join(format!("disk.{format}"));
         image = Image { name: file.display().to_string(), format, bytes: options.image_bytes };

@@ -1,8 +1,8 @@
 //! Chunks against lengths of requests, and against sequential streams.
 
-use super::cases::{Sweep, SweepJob, WAYS, verb};
+use super::cases::{ChunkSweep, SweepJob, WAYS, verb};
 use super::numbers::Chunks;
-use super::{Options, PUBLISHED_CHUNK_BYTES};
+use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::words::{NOTHING, median, number, size};
 use crate::model::{Axis, Cell, Chapter, Plot, Point, Series, Spread, Table};
 
@@ -10,7 +10,7 @@ use crate::model::{Axis, Cell, Chapter, Plot, Point, Series, Spread, Table};
 const ALIKE: f64 = 0.15;
 
 /// The chunk that the others are compared with: the published one, if it is among them.
-fn reference(options: &Options) -> Option<u64> {
+fn reference(options: &ChunkOptions) -> Option<u64> {
     let chunks = &options.chunks_bytes;
     let published = chunks.iter().find(|bytes| **bytes == PUBLISHED_CHUNK_BYTES);
     published.or(chunks.last()).copied()
@@ -18,7 +18,7 @@ fn reference(options: &Options) -> Option<u64> {
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     let options = numbers.options;
-    for sweep in Sweep::all(options) {
+    for sweep in ChunkSweep::all(options) {
         for job in SweepJob::all(options) {
             chapter.cells.extend(cells(numbers, &sweep, job));
         }
@@ -35,7 +35,7 @@ pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     chapter.says.extend(streams_sentence(numbers));
 }
 
-fn cells(numbers: &Chunks<'_>, sweep: &Sweep, job: SweepJob) -> Vec<Cell> {
+fn cells(numbers: &Chunks<'_>, sweep: &ChunkSweep, job: SweepJob) -> Vec<Cell> {
     let case = sweep.name();
     let to = reference(numbers.options).map(|chunk| name(&sweep.level, chunk));
     let cores = numbers.found.server_cores(&case, &job.name()).map(|cores| cores.median);
@@ -47,7 +47,7 @@ fn cells(numbers: &Chunks<'_>, sweep: &Sweep, job: SweepJob) -> Vec<Cell> {
 }
 
 fn name(level: &str, chunk_bytes: u64) -> String {
-    Sweep { level: level.to_owned(), chunk_bytes }.name()
+    ChunkSweep { level: level.to_owned(), chunk_bytes }.name()
 }
 
 /// Rows of chunks; columns of what was run, under their heads.
@@ -91,7 +91,7 @@ fn streams_table(numbers: &Chunks<'_>, level: &str, write: bool) -> Option<Table
 }
 
 /// The deepest queue says most about the members.
-fn deepest(options: &Options) -> u32 {
+fn deepest(options: &ChunkOptions) -> u32 {
     options.depths.iter().copied().max().unwrap_or(1)
 }
 

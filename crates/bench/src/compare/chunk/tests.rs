@@ -1,6 +1,6 @@
 //! The sentences, of numbers that might have been found.
 
-use super::cases::{Disk, DiskJob, IMAGE, Sweep, SweepJob, counted_job};
+use super::cases::{ChunkSweep, DiskJob, IMAGE, SweepJob, VirtualDiskPlace, counted_job};
 use super::numbers::{MOVED, RATE};
 use super::*;
 use crate::compare::numbers::Numbers;
@@ -10,7 +10,7 @@ type Rates = Vec<(String, String, f64)>;
 
 /// The sentences of a part of the chapter.
 fn says(
-    options: &Options,
+    options: &ChunkOptions,
     metric: &str,
     rates: &Rates,
     cores: impl Fn(&str) -> Option<f64>,
@@ -33,17 +33,17 @@ fn says(
     chapter.says.join("\n")
 }
 
-fn disks(rate: impl Fn(Disk, &str) -> f64) -> Rates {
-    let all = Disk::all(&Options::usual(true)).into_iter();
-    let of = |disk: Disk| DiskJob::ALL.map(|job| (disk, job.name()));
+fn disks(rate: impl Fn(VirtualDiskPlace, &str) -> f64) -> Rates {
+    let all = VirtualDiskPlace::all(&ChunkOptions::usual(true)).into_iter();
+    let of = |disk: VirtualDiskPlace| DiskJob::ALL.map(|job| (disk, job.name()));
     all.flat_map(of).map(|(disk, job)| (disk.name(), job.clone(), rate(disk, &job))).collect()
 }
 
 #[test]
 fn goals_are_judged_by_the_numbers() {
-    let options = Options::usual(true);
+    let options = ChunkOptions::usual(true);
     let says = |rates: Rates, cores: Option<f64>| {
-        let nbd = Disk::Nbd.name();
+        let nbd = VirtualDiskPlace::Nbd.name();
         let cores = |case: &str| if case == nbd { cores } else { cores.map(|_| 0.8) };
         says(&options, RATE, &rates, cores, disks::says)
     };
@@ -51,7 +51,7 @@ fn goals_are_judged_by_the_numbers() {
     let nbd = "Array over NBD: 512K requests keep 1.00 (reads)";
     assert!(kept.contains(nbd) && !kept.contains("Where"), "{kept}");
     assert!(kept.contains("published 0.80. The goal is 0.95; it keeps that everywhere."), "{kept}");
-    let slow = || disks(|disk, _| if disk == Disk::Nbd { 500.0 } else { 1000.0 });
+    let slow = || disks(|disk, _| if disk == VirtualDiskPlace::Nbd { 500.0 } else { 1000.0 });
     assert!(!says(slow(), None).contains("Where NBD loses"), "nothing is known of the CPU");
     let said = says(slow(), Some(0.8));
     assert!(said.contains("CPU: 2.00 times at Seq read,"), "{said}");
@@ -60,7 +60,7 @@ fn goals_are_judged_by_the_numbers() {
     let lost = says(
         disks(|disk, job| match disk {
             IMAGE if job == "4K write" => 500.0,
-            Disk::Device => 800.0,
+            VirtualDiskPlace::Device => 800.0,
             _ => 1000.0,
         }),
         None,
@@ -72,12 +72,12 @@ fn goals_are_judged_by_the_numbers() {
 
 #[test]
 fn a_claim_is_judged_by_what_was_counted() {
-    let options = Options { levels: vec!["5".into()], ..Options::usual(true) };
+    let options = ChunkOptions { levels: vec!["5".into()], ..ChunkOptions::usual(true) };
     let judge = |moved: &dyn Fn(u64) -> f64| {
-        let one = |sweep: Sweep| {
+        let one = |sweep: ChunkSweep| {
             (sweep.counted(), counted_job(true).to_owned(), moved(sweep.chunk_bytes))
         };
-        let all = Sweep::all(&options).into_iter().map(one).collect();
+        let all = ChunkSweep::all(&options).into_iter().map(one).collect();
         says(&options, MOVED, &all, |_| None, moved::says)
     };
     let refuted = judge(&|_| 4.0);
@@ -90,10 +90,10 @@ fn a_claim_is_judged_by_what_was_counted() {
 
 #[test]
 fn chunks_are_told_apart_where_they_differ() {
-    let options = Options { levels: vec!["0".into()], ..Options::usual(true) };
+    let options = ChunkOptions { levels: vec!["0".into()], ..ChunkOptions::usual(true) };
     let said = |rate: &dyn Fn(u64, &str) -> f64| {
         let mut all = Vec::new();
-        for sweep in Sweep::all(&options) {
+        for sweep in ChunkSweep::all(&options) {
             for job in SweepJob::all(&options) {
                 for section in job.sections(&options) {
                     let job = job.number(&section);
@@ -119,7 +119,8 @@ fn chunks_are_told_apart_where_they_differ() {
 
 #[test]
 fn what_holds_no_disk_is_no_rival() {
-    let against = |rival| Options { against: vec![rival], ..Options::usual(true) }.checked();
+    let against =
+        |rival| ChunkOptions { against: vec![rival], ..ChunkOptions::usual(true) }.checked();
     assert!(against(Rival::Nbdkit).is_ok());
     let refused = against(Rival::Gluster).expect_err("no disk of a machine");
     assert!(refused.why.next.advice.contains("file or nbdkit"), "{refused:?}");

@@ -1,7 +1,7 @@
 //! Chapter of arrays over nodes.
 
-use super::entry::{self, Entry};
-use super::published::Figures;
+use super::entry::{self, ClusterEntry};
+use super::published::PublishedFigures;
 use super::{plots, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Measured, Published, Spread};
 
@@ -44,13 +44,13 @@ fn about() -> Vec<String> {
 }
 
 /// Every number of an entry.
-fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
+fn cells(entry: &ClusterEntry, all: &[ClusterEntry]) -> Vec<Cell> {
     let cell = |metric: &str, unit: &str, spread: Spread| {
         let measured = Measured { spread, runs: entry.runs, raw: entry.raw.clone() };
         Cell::new(&entry.case, entry.pattern.name(), metric, unit, measured)
     };
     let one = |number: f64| Spread { median: number, min: number, max: number };
-    let figures = Figures::of(entry);
+    let figures = PublishedFigures::of(entry);
     let rate = Cell {
         ratio: entry.times_client(all),
         bound: entry.bound_bytes_s.map(|bound| bound * 1e-6),
@@ -84,8 +84,8 @@ fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
 }
 
 /// Figures that were published of the same.
-fn published(entry: &Entry) -> Vec<Published> {
-    let figures = Figures::of(entry);
+fn published(entry: &ClusterEntry) -> Vec<Published> {
+    let figures = PublishedFigures::of(entry);
     let made_by_nodes = if entry.is_made_by_nodes() { figures } else { None };
     let share = figures.and_then(|figures| figures.share(entry));
     let gain = made_by_nodes.map(|figures| figures.gain);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::RAW;
 use super::bounds;
 use super::gluster;
-use super::setting::{Line, Raw, Sample, Setting};
+use super::setting::{LineRate, Raw, Sample, Setting};
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::model::{Found, Spread};
 
@@ -16,7 +16,7 @@ const GIBIBYTE: f64 = (1 << 30) as f64;
 
 /// Measurements of one kind, done several times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct ClusterEntry {
     /// Name of the case.
     pub(super) case: String,
     pub(super) level: String,
@@ -67,7 +67,7 @@ pub(super) struct CpuSeconds {
 }
 
 /// Reads all entries, in the order in which they were first measured.
-pub(super) fn entries(found: &Found) -> Vec<Entry> {
+pub(super) fn entries(found: &Found) -> Vec<ClusterEntry> {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
     for run in &found.runs {
         let kind = (run.case.as_str(), run.job.as_str());
@@ -84,19 +84,19 @@ pub(super) fn entries(found: &Found) -> Vec<Entry> {
             files.extend(raw.is_some().then(|| run.file(RAW).map(str::to_owned)).flatten());
             raws.extend(raw);
         }
-        Some(Entry { case: case.to_owned(), raw: files, ..entry(&raws)? })
+        Some(ClusterEntry { case: case.to_owned(), raw: files, ..entry(&raws)? })
     };
-    let mut entries: Vec<Entry> = kinds.into_iter().filter_map(entry).collect();
+    let mut entries: Vec<ClusterEntry> = kinds.into_iter().filter_map(entry).collect();
     share_lines(&mut entries);
     entries
 }
 
 /// Links of the same rate have the same line, so that of all rounds counts: a short one that was
 /// disturbed would be wrong for all that is measured beside it.
-fn share_lines(entries: &mut [Entry]) {
+fn share_lines(entries: &mut [ClusterEntry]) {
     let links: BTreeSet<u64> = entries.iter().filter_map(|entry| entry.link_bit_s).collect();
     for link in links {
-        let same = |entry: &&Entry| entry.link_bit_s == Some(link);
+        let same = |entry: &&ClusterEntry| entry.link_bit_s == Some(link);
         let lines: Vec<f64> = entries.iter().filter(same).map(|entry| entry.line_bytes_s).collect();
         let Some(Spread { median, .. }) = Spread::of(&lines) else { continue };
         for entry in entries.iter_mut().filter(|entry| entry.link_bit_s == Some(link)) {
@@ -107,21 +107,21 @@ fn share_lines(entries: &mut [Entry]) {
 }
 
 /// Makes the entry of measurements of one kind; `None` for none.
-fn entry(raws: &[Raw]) -> Option<Entry> {
+fn entry(raws: &[Raw]) -> Option<ClusterEntry> {
     let Raw { setting, schedule, pattern, seconds, .. } = raws.first()?;
     let samples: Vec<Sample> = raws.iter().map(Raw::sample).collect();
     let rates: Vec<f64> = samples.iter().map(|sample| sample.data_bytes_s).collect();
     let median = |of: &dyn Fn(&Sample) -> Option<f64>| median(samples.iter().map(of));
     let per_gib = |seconds: Option<f64>| seconds.map(|seconds| seconds * GIBIBYTE);
     let of_lines =
-        |of: &dyn Fn(&Line) -> Option<f64>| self::median(raws.iter().map(|raw| of(&raw.line)));
+        |of: &dyn Fn(&LineRate) -> Option<f64>| self::median(raws.iter().map(|raw| of(&raw.line)));
     let line_bytes_s = of_lines(&|line| Some(line.bytes_s))?;
     let made_by = WriteSchedule::ALL.iter().find(|one| one.name() == schedule);
     let made_by = made_by.copied().unwrap_or(WriteSchedule::Client);
     let exchanged = if *pattern == Pattern::Write { setting.family() } else { None };
     let exchanged = exchanged.and_then(|f| bounds::exchanged(f, setting.nodes, made_by));
     let bound = setting.bound(made_by, *pattern);
-    Some(Entry {
+    Some(ClusterEntry {
         case: String::new(),
         level: setting.family()?.level().name().to_owned(),
         layout: setting.layout_name(),
@@ -159,7 +159,7 @@ fn median(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     Spread::of(&numbers).map(|spread| spread.median)
 }
 
-impl Entry {
+impl ClusterEntry {
     /// The array: `raid6 xor2d`.
     pub(super) fn array(&self) -> String {
         let layout = self.layout.as_ref().map_or_else(String::new, |layout| format!(" {layout}"));
@@ -233,10 +233,10 @@ pub(super) mod tests {
     use crate::model::Run;
 
     /// Three rounds, around so many lines.
-    pub(in super::super) fn around(setting: &Setting, schedule: &str, lines: f64) -> Entry {
+    pub(in super::super) fn around(setting: &Setting, schedule: &str, lines: f64) -> ClusterEntry {
         let raws = [0.98, 1.0, 1.02].map(|x| raw(setting.clone(), schedule, lines * x));
         let case = format!("{}, {schedule}", setting.name());
-        Entry { case, ..entry(&raws).expect("an entry") }
+        ClusterEntry { case, ..entry(&raws).expect("an entry") }
     }
 
     #[test]
@@ -272,7 +272,7 @@ pub(super) mod tests {
         let with_line = |nodes, line: f64, link| {
             let setting = Setting { nodes, link_bit_s: link, ..setting() };
             let entry = around(&setting, "encoder", 0.9);
-            Entry { line_bytes_s: line, bound_bytes_s: link.map(|_| line), ..entry }
+            ClusterEntry { line_bytes_s: line, bound_bytes_s: link.map(|_| line), ..entry }
         };
         let link = Some(500_000_000);
         let mut entries = [

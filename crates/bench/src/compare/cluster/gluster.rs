@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::line;
 use super::nodes;
-use super::rig::{Kind, Rig};
-use super::setting::{Counters, DISPERSE, Done, Line, Raw, Setting};
+use super::rig::{MeasurementKind, Rig};
+use super::setting::{Counters, DISPERSE, Done, LineRate, Raw, Setting};
 use super::words::{Pattern, Policy, Storage};
 use crate::failure::{Failure, system_error};
 use crate::rig::Room;
@@ -22,13 +22,13 @@ use crate::rig::lab;
 use crate::rig::leftovers::Guard;
 use crate::rig::place::Site;
 use crate::rig::process::{self, Process};
-use crate::rig::spaces::{self, Host};
+use crate::rig::spaces::{self, SpaceHost};
 use crate::tool::Tool;
 
 /// Schedule of its entries.
 pub(super) const NAME: &str = "gluster";
 pub(super) const NODES: u16 = 5;
-const CLIENT: Host = Host::Client(0);
+const CLIENT: SpaceHost = SpaceHost::Client(0);
 /// Length of a brick's part of a stripe.
 const FRAGMENT_BYTES: u64 = 512;
 /// Share of the line at which it writes, about.
@@ -99,7 +99,7 @@ impl Volume {
         let mut daemons = Vec::new();
         for number in 0..NODES {
             let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
-            let host = Host::Node(number);
+            let host = SpaceHost::Node(number);
             daemons.push(alone(&site, host, &scratch, storage, &words)?);
         }
         let first = &daemons[0];
@@ -107,7 +107,7 @@ impl Volume {
         wait("glusterd does not answer", || ask("pool list").is_ok())?;
         for number in 1..NODES {
             wait("a peer cannot be reached", || {
-                ask(&format!("peer probe {}", Host::Node(number).address())).is_ok()
+                ask(&format!("peer probe {}", SpaceHost::Node(number).address())).is_ok()
             })?;
         }
         wait("not all peers are connected", || {
@@ -115,7 +115,7 @@ impl Volume {
                 .is_ok_and(|text| text.matches("Connected").count() == usize::from(NODES))
         })?;
         let brick = |number| {
-            let host = Host::Node(number);
+            let host = SpaceHost::Node(number);
             let path = scratch.join(host.to_string()).join("data/brick");
             format!("{}:{}", host.address(), path.display())
         };
@@ -160,18 +160,18 @@ impl Volume {
             let pids = spaces::processes(lab.name(), host);
             pids.into_iter().map(|pid| process::cpu_seconds(pid.as_raw_nonzero().get())).sum()
         };
-        let nodes_cpu_s = (0..NODES).map(|number| cpu(Host::Node(number))).sum();
+        let nodes_cpu_s = (0..NODES).map(|number| cpu(SpaceHost::Node(number))).sum();
         Some(Counters { traffic: Some(traffic), clients_cpu_s: cpu(CLIENT), nodes_cpu_s })
     }
 }
 
 impl Rig for Volume {
-    fn line(&mut self) -> Result<Line, Failure> {
+    fn line(&mut self) -> Result<LineRate, Failure> {
         let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch);
-        Ok(Line { bytes_s: bytes_s.map_err(|reason| failed(&reason))?, idle_nodes_cpu: None })
+        Ok(LineRate { bytes_s: bytes_s.map_err(|reason| failed(&reason))?, idle_nodes_cpu: None })
     }
 
-    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+    fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure> {
         let pattern = kind.pattern;
         let nothing_to_read = self.mebibytes == 0;
         if pattern != Pattern::Read || nothing_to_read {
@@ -211,7 +211,7 @@ fn failed(reason: &str) -> Failure {
 /// A daemon with directories of its own.
 fn alone(
     site: &Site,
-    host: Host,
+    host: SpaceHost,
     scratch: &Path,
     storage: Storage,
     words: &[String],
@@ -227,7 +227,7 @@ fn alone(
 fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), String> {
     let mountpoint = scratch.join("mountpoint");
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
-    let server = Host::Node(0).address().to_string();
+    let server = SpaceHost::Node(0).address().to_string();
     let path = mountpoint.display().to_string();
     let words = ["glusterfs", "-N", "-s", &server, "--volfile-id=bench", &path];
     let client = alone(site, CLIENT, scratch, Storage::Memory, &words.map(str::to_owned))?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, system_error};
 use crate::rig::place::Site;
 use crate::rig::process::Process;
-use crate::rig::spaces::Host;
+use crate::rig::spaces::SpaceHost;
 
 /// Time until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -32,8 +32,8 @@ pub struct Received {
 /// processes go below `scratch`.
 pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, String> {
     let system = |error: io::Error| system_error(&error);
-    let from = Host::Client(0);
-    let to = Host::Node(0);
+    let from = SpaceHost::Client(0);
+    let to = SpaceHost::Node(0);
     let length = seconds.to_string();
     let mut command = site.braid(to);
     command.args([

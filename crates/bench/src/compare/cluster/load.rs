@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Requests to be made, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct ClientLoad {
     /// Kind of requests.
     pub pattern: Pattern,
     /// Time before the measurement.
@@ -35,7 +35,7 @@ pub struct Load {
     pub array_bytes: u64,
 }
 
-impl Load {
+impl ClientLoad {
     /// Returns what is asked for at once: a stripe, written in pieces sent one right after the
     /// other; or one request.
     const fn unit_bytes(&self) -> u64 {
@@ -92,7 +92,7 @@ struct Window {
 }
 
 impl Window {
-    fn new(load: &Load, now: Instant) -> Self {
+    fn new(load: &ClientLoad, now: Instant) -> Self {
         let from = now + load.warm_up;
         let until = from + load.length;
         let unit_bytes = load.unit_bytes();
@@ -132,7 +132,7 @@ fn between(start: (Instant, u64), end: (Instant, u64), at: Instant) -> f64 {
 type Answer = (Instant, u64, Result<(), RequestError>);
 
 /// Sends requests until the measurement is over, then waits for those in flight.
-pub fn drive(submissions: &SubmissionQueue, load: &Load) -> Result<Done, String> {
+pub fn drive(submissions: &SubmissionQueue, load: &ClientLoad) -> Result<Done, String> {
     let words = (0..PIECE_BYTES / 8).flat_map(|word| scramble(word).to_le_bytes());
     let content: Vec<u8> = words.collect();
     let (answer, answers) = mpsc::channel();
@@ -199,8 +199,8 @@ mod tests {
 
     use super::*;
 
-    fn load(pattern: Pattern) -> Load {
-        Load {
+    fn load(pattern: Pattern) -> ClientLoad {
+        ClientLoad {
             pattern,
             warm_up: Duration::from_millis(5),
             length: Duration::from_millis(30),
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn progress_is_even_between_units() {
         // From 5 to 35 ms; a unit has 20 bytes.
-        let load = Load { stripe_bytes: 20, ..load(Pattern::Write) };
+        let load = ClientLoad { stripe_bytes: 20, ..load(Pattern::Write) };
         let now = Instant::now();
         let mut window = Window::new(&load, now);
         // 20 at 10 ms, 40 at 21 ms, 60 at 41 ms: 10 at the beginning, and 54 at the end.
@@ -285,11 +285,14 @@ mod tests {
     #[test]
     fn bursts_do_not_bias_the_rate() {
         // Stripes of 20 bytes every 100 ms on average, alternately after 50 and 150.
-        let load =
-            Load { stripe_bytes: 20, length: Duration::from_millis(300), ..load(Pattern::Write) };
+        let load = ClientLoad {
+            stripe_bytes: 20,
+            length: Duration::from_millis(300),
+            ..load(Pattern::Write)
+        };
         let now = Instant::now();
         let rates = (0..200).map(|warm_up| {
-            let load = Load { warm_up: Duration::from_millis(500 + warm_up), ..load };
+            let load = ClientLoad { warm_up: Duration::from_millis(500 + warm_up), ..load };
             let mut window = Window::new(&load, now);
             for stripe in 0..30u64 {
                 let at = now + Duration::from_millis(stripe * 100 + stripe % 2 * 50);

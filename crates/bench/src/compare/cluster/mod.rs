@@ -24,14 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use self::gluster::Volume;
 use self::nodes::Nodes;
-use self::options::Case;
-use self::rig::{Kind, Rig, Turns};
+use self::options::ClusterCase;
+use self::rig::{MeasurementKind, Rig, Turns};
 use crate::compare::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Note, Standing};
 use crate::rig::Room;
 
-pub use options::{Options, Sweep};
+pub use options::{ClusterOptions, ClusterSweep};
 pub use setting::{Done, Setting};
 pub use words::{Pattern, Policy, Storage, WriteSchedule};
 
@@ -42,7 +42,7 @@ const RAW: &str = "counted.json";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cluster {
-    options: Options,
+    options: ClusterOptions,
     /// The nodes that stand: those who write them in different ways share them.
     #[serde(skip)]
     standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
@@ -53,7 +53,7 @@ type Shared<R> = Weak<RefCell<Turns<R>>>;
 impl Cluster {
     /// Creates the comparison with these options.
     #[must_use]
-    pub const fn new(options: Options) -> Self {
+    pub const fn new(options: ClusterOptions) -> Self {
         Self { options, standing: RefCell::new(None) }
     }
 
@@ -76,7 +76,7 @@ impl Plan for Cluster {
     const NAME: &'static str = "cluster";
 
     fn usual(quick: bool) -> Self {
-        Self::new(if quick { Options::quick() } else { Options::full() })
+        Self::new(if quick { ClusterOptions::quick() } else { ClusterOptions::full() })
     }
 
     fn runs(&mut self) -> &mut u16 {
@@ -88,16 +88,16 @@ impl Plan for Cluster {
     }
 
     fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = named(self.options.cases(), Case::name, name)?;
+        let case = named(self.options.cases(), ClusterCase::name, name)?;
         let seconds = self.options.seconds;
         Ok(match &case {
-            Case::Ours(setting, _) => {
+            ClusterCase::Ours(setting, _) => {
                 let shared = self.nodes(setting, room)?;
-                Box::new(Prepared { case, seconds, shared })
+                Box::new(PreparedCluster { case, seconds, shared })
             }
-            Case::Gluster(setting) => {
+            ClusterCase::Gluster(setting) => {
                 let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                Box::new(Prepared { case, seconds, shared: Rc::new(RefCell::new(volume)) })
+                Box::new(PreparedCluster { case, seconds, shared: Rc::new(RefCell::new(volume)) })
             }
         })
     }
@@ -108,20 +108,20 @@ impl Plan for Cluster {
 }
 
 /// A case that is set up.
-struct Prepared<R> {
-    case: Case,
+struct PreparedCluster<R> {
+    case: ClusterCase,
     seconds: f64,
     shared: Rc<RefCell<Turns<R>>>,
 }
 
-impl<R: Rig> Standing for Prepared<R> {
+impl<R: Rig> Standing for PreparedCluster<R> {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
         let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
         let schedule = match self.case {
-            Case::Ours(_, schedule) => schedule,
-            Case::Gluster(_) => WriteSchedule::Client,
+            ClusterCase::Ours(_, schedule) => schedule,
+            ClusterCase::Gluster(_) => WriteSchedule::Client,
         };
-        let kind = Kind { pattern, schedule };
+        let kind = MeasurementKind { pattern, schedule };
         note.commands.push(self.case.command(kind, self.seconds));
         let raw = self.shared.borrow_mut().measure(kind)?;
         note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());

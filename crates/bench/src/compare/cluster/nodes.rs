@@ -11,8 +11,8 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::{Family, Pipeline, Planner};
 
 use super::line;
-use super::rig::{Kind, Rig};
-use super::setting::{Counters, Line, Raw, Setting, difference};
+use super::rig::{MeasurementKind, Rig};
+use super::setting::{Counters, LineRate, Raw, Setting, difference};
 use super::words::{Pattern, Storage};
 use crate::failure::{Failure, system_error};
 use crate::rig::Room;
@@ -20,7 +20,7 @@ use crate::rig::lab::{self, Blueprint, Lab};
 use crate::rig::leftovers::{Guard, Leftover};
 use crate::rig::place::Site;
 use crate::rig::process::Process;
-use crate::rig::spaces::Host;
+use crate::rig::spaces::SpaceHost;
 
 /// Time until a process that was started has to be ready.
 const START: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ impl Nodes {
             _files: files,
         };
         for number in 0..setting.nodes {
-            nodes.start_node(number).map_err(|reason| failed(Host::Node(number), &reason))?;
+            nodes.start_node(number).map_err(|reason| failed(SpaceHost::Node(number), &reason))?;
         }
         for number in 0..setting.clients {
             let volume = volume(number, Pattern::Write);
@@ -94,7 +94,7 @@ impl Nodes {
     }
 
     fn start_node(&mut self, number: u16) -> Result<(), String> {
-        let host = Host::Node(number);
+        let host = SpaceHost::Node(number);
         let system = |error: io::Error| system_error(&error);
         let ip = self.site.ip(host);
         let store = self.scratch.join(host.to_string());
@@ -120,7 +120,7 @@ impl Nodes {
 
     fn create(&self, client: u16, volume: &str) -> Result<(), Failure> {
         let created = self.create_at(client, volume);
-        created.map_err(|reason| failed(Host::Client(client), &reason))
+        created.map_err(|reason| failed(SpaceHost::Client(client), &reason))
     }
 
     fn create_at(&self, client: u16, volume: &str) -> Result<(), String> {
@@ -128,7 +128,7 @@ impl Nodes {
         let code = self.family.code(nodes, 0).map_err(|error| error.to_string())?;
         let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
         let size = stripes * u64::from(code.rows()) * block_bytes;
-        let host = Host::Client(client);
+        let host = SpaceHost::Client(client);
         let mut command = self.site.braid(host);
         // Its nodes have no key.
         command.env("BRAID_KEY", "");
@@ -150,8 +150,8 @@ impl Nodes {
         self.addresses.iter().map(move |address| format!("node://{address}/{volume}"))
     }
 
-    fn start_client(&self, client: u16, kind: Kind) -> Result<Process, String> {
-        let host = Host::Client(client);
+    fn start_client(&self, client: u16, kind: MeasurementKind) -> Result<Process, String> {
+        let host = SpaceHost::Client(client);
         let mut command = self.site.braid(host);
         command.args(["bench", "load", "--pattern", kind.pattern.name()]);
         command.args(["--schedule", kind.schedule.name()]);
@@ -182,23 +182,23 @@ impl Nodes {
 }
 
 impl Rig for Nodes {
-    fn line(&mut self) -> Result<Line, Failure> {
+    fn line(&mut self) -> Result<LineRate, Failure> {
         let before = self.count(&[]);
         let start = Instant::now();
         let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch)
-            .map_err(|reason| failed(Host::Client(0), &reason))?;
+            .map_err(|reason| failed(SpaceHost::Client(0), &reason))?;
         let after = self.count(&[]);
         let seconds = start.elapsed().as_secs_f64();
         let cpu = difference(before.nodes_cpu_s, after.nodes_cpu_s);
-        Ok(Line { bytes_s, idle_nodes_cpu: cpu.map(|cpu| cpu / seconds) })
+        Ok(LineRate { bytes_s, idle_nodes_cpu: cpu.map(|cpu| cpu / seconds) })
     }
 
-    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+    fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure> {
         self.create_for(kind.pattern)?;
         let numbers = 0..self.setting.clients;
         let started = numbers.map(|number| {
             let client = self.start_client(number, kind);
-            client.map_err(|reason| failed(Host::Client(number), &reason))
+            client.map_err(|reason| failed(SpaceHost::Client(number), &reason))
         });
         let mut clients = started.collect::<Result<Vec<Process>, Failure>>()?;
         let before = self.count(&clients);
@@ -210,13 +210,13 @@ impl Rig for Nodes {
         }
         let mut done = Vec::new();
         for (number, client) in (0..).zip(&clients) {
-            let failed = |reason: String| failed(Host::Client(number), &reason);
+            let failed = |reason: String| failed(SpaceHost::Client(number), &reason);
             let said = client.read_line(patience).map_err(failed)?;
             done.push(serde_json::from_str(&said).map_err(|error| failed(error.to_string()))?);
         }
         let after = self.count(&clients);
         for (number, client) in (0..).zip(&mut clients) {
-            client.finish(START).map_err(|reason| failed(Host::Client(number), &reason))?;
+            client.finish(START).map_err(|reason| failed(SpaceHost::Client(number), &reason))?;
         }
         Ok(Raw {
             setting: self.setting.clone(),
@@ -279,7 +279,7 @@ fn another() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-fn failed(host: Host, reason: &str) -> Failure {
+fn failed(host: SpaceHost, reason: &str) -> Failure {
     let next = "see braid bench cluster --help, and measure something smaller";
     Failure::refused(format_args!("host {host}"), reason, next)
 }

@@ -7,7 +7,7 @@ use braid_cluster::pipeline::Params;
 use serde::{Deserialize, Serialize};
 
 use super::gluster;
-use super::rig::Kind;
+use super::rig::MeasurementKind;
 use super::setting::Setting;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::compare::words::size;
@@ -25,9 +25,9 @@ const START_GLUSTER_S: f64 = 15.0;
 
 /// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Measured one after the other.
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<ClusterSweep>,
     /// Length of one measurement, after it has warmed up.
     pub seconds: f64,
     /// Number of rounds.
@@ -36,7 +36,7 @@ pub struct Options {
 
 /// Settings that differ in what is varied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sweep {
+pub struct ClusterSweep {
     /// Name as it is typed.
     pub level: String,
     /// Layout as it is typed; `None`: as `braid create` has it.
@@ -66,12 +66,12 @@ pub struct Sweep {
 
 /// Case: an array with the schedule of its writes, or GlusterFS.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Case {
+pub(super) enum ClusterCase {
     Ours(Setting, WriteSchedule),
     Gluster(Setting),
 }
 
-impl Case {
+impl ClusterCase {
     /// Unique within the comparison.
     pub(super) fn name(&self) -> String {
         match self {
@@ -81,7 +81,7 @@ impl Case {
     }
 
     /// The command that measures it, as it would be typed.
-    pub(super) fn command(&self, kind: Kind, seconds: f64) -> String {
+    pub(super) fn command(&self, kind: MeasurementKind, seconds: f64) -> String {
         let (setting, schedule) = match self {
             Self::Ours(setting, schedule) => (setting, schedule.name()),
             Self::Gluster(setting) => (setting, "client --against gluster"),
@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-impl Sweep {
+impl ClusterSweep {
     /// Every array there is.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
@@ -141,7 +141,7 @@ impl Sweep {
     }
 
     /// Returns the cases of a pattern. Writes are made with every schedule, the rest with one.
-    fn cases(&self, setting: &Setting, pattern: Pattern) -> Vec<Case> {
+    fn cases(&self, setting: &Setting, pattern: Pattern) -> Vec<ClusterCase> {
         let mut schedules = self.schedules.clone();
         schedules.retain(|&schedule| setting.has(schedule));
         if pattern != Pattern::Write {
@@ -153,19 +153,19 @@ impl Sweep {
         let ours = schedules.into_iter().flat_map(|schedule| {
             let with = |&policy| Setting { policy, ..setting.clone() };
             let settings = self.policies.iter().map(with).filter(Setting::has_policy);
-            settings.map(move |setting| Case::Ours(setting, schedule))
+            settings.map(move |setting| ClusterCase::Ours(setting, schedule))
         });
-        let mut cases: Vec<Case> = ours.collect();
+        let mut cases: Vec<ClusterCase> = ours.collect();
         let comparable = setting.nodes == gluster::NODES && setting.clients == 1;
         if self.gluster && comparable && matches!(pattern, Pattern::Write | Pattern::Read) {
-            cases.push(Case::Gluster(gluster::beside(setting)));
+            cases.push(ClusterCase::Gluster(gluster::beside(setting)));
         }
         cases
     }
 
     /// Patterns that are measured on the same cases make one group.
-    fn groups(&self, setting: &Setting) -> Vec<(Vec<Pattern>, Vec<Case>)> {
-        let mut groups: Vec<(Vec<Pattern>, Vec<Case>)> = Vec::new();
+    fn groups(&self, setting: &Setting) -> Vec<(Vec<Pattern>, Vec<ClusterCase>)> {
+        let mut groups: Vec<(Vec<Pattern>, Vec<ClusterCase>)> = Vec::new();
         for pattern in [Pattern::Write].into_iter().chain(self.others.iter().copied()) {
             let cases = self.cases(setting, pattern);
             match groups.last_mut() {
@@ -178,15 +178,15 @@ impl Sweep {
     }
 }
 
-impl Options {
+impl ClusterOptions {
     /// The published arrays over three blocks, and three numbers of nodes: less than a minute.
     #[must_use]
     pub fn quick() -> Self {
         let blocks = || vec![16 << 10, 64 << 10, 256 << 10];
         let sweeps = vec![
-            Sweep { block_bytes: blocks(), ..two_and_one(&[WriteSchedule::Chain]) },
-            Sweep { block_bytes: blocks(), ..five(&[WriteSchedule::Encoder]) },
-            Sweep { nodes: vec![4, 9, 34], ..five(&[WriteSchedule::Encoder]) },
+            ClusterSweep { block_bytes: blocks(), ..two_and_one(&[WriteSchedule::Chain]) },
+            ClusterSweep { block_bytes: blocks(), ..five(&[WriteSchedule::Encoder]) },
+            ClusterSweep { nodes: vec![4, 9, 34], ..five(&[WriteSchedule::Encoder]) },
         ];
         Self { sweeps, seconds: 0.5, runs: 1 }
     }
@@ -212,12 +212,22 @@ impl Options {
         let disk = || vec![Storage::Disk];
         let reads = vec![Pattern::Read];
         let sweeps = vec![
-            Sweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
-            Sweep { block_bytes: blocks(), ..five(&made_by_nodes) },
-            Sweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
-            Sweep { block_bytes: block(), others, gluster: shapes(), ..five(&made_by_nodes) },
-            Sweep { block_bytes: block(), others: reads, storage: disk(), ..five(&made_by_nodes) },
-            Sweep {
+            ClusterSweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
+            ClusterSweep { block_bytes: blocks(), ..five(&made_by_nodes) },
+            ClusterSweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
+            ClusterSweep {
+                block_bytes: block(),
+                others,
+                gluster: shapes(),
+                ..five(&made_by_nodes)
+            },
+            ClusterSweep {
+                block_bytes: block(),
+                others: reads,
+                storage: disk(),
+                ..five(&made_by_nodes)
+            },
+            ClusterSweep {
                 block_bytes: block(),
                 others: small,
                 policies,
@@ -225,7 +235,7 @@ impl Options {
                 schedules: vec![WriteSchedule::Encoder],
                 ..five(&[])
             },
-            Sweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
+            ClusterSweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
         ];
         Self { sweeps, seconds: 2.0, runs: 3 }
     }
@@ -251,8 +261,8 @@ impl Options {
         groups
     }
 
-    fn group(&self, setting: &Setting, patterns: &[Pattern], cases: &[Case]) -> Group {
-        let ours = cases.iter().filter(|case| matches!(case, Case::Ours(..))).count();
+    fn group(&self, setting: &Setting, patterns: &[Pattern], cases: &[ClusterCase]) -> Group {
+        let ours = cases.iter().filter(|case| matches!(case, ClusterCase::Ours(..))).count();
         let start = START_S.0 + START_S.1 * f64::from(setting.nodes);
         let starts =
             start * f64::from(u8::from(ours > 0)) + START_GLUSTER_S * (cases.len() - ours) as f64;
@@ -262,7 +272,7 @@ impl Options {
         let job = |pattern: &Pattern| Job { name: pattern.name().to_owned(), takes };
         Group {
             title: setting.name(),
-            cases: cases.iter().map(Case::name).collect(),
+            cases: cases.iter().map(ClusterCase::name).collect(),
             jobs: patterns.iter().map(job).collect(),
             rounds: self.runs,
             set_up: Duration::from_secs_f64(starts / cases.len() as f64),
@@ -270,10 +280,10 @@ impl Options {
     }
 
     /// All cases.
-    pub(super) fn cases(&self) -> Vec<Case> {
-        let of_sweep = |sweep: &Sweep| {
+    pub(super) fn cases(&self) -> Vec<ClusterCase> {
+        let of_sweep = |sweep: &ClusterSweep| {
             let groups = sweep.settings().into_iter().flat_map(|setting| sweep.groups(&setting));
-            groups.flat_map(|(_, cases)| cases).collect::<Vec<Case>>()
+            groups.flat_map(|(_, cases)| cases).collect::<Vec<ClusterCase>>()
         };
         self.sweeps.iter().flat_map(of_sweep).collect()
     }
@@ -289,8 +299,8 @@ fn shapes() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn five(made_by_nodes: &[WriteSchedule]) -> Sweep {
-    Sweep {
+fn five(made_by_nodes: &[WriteSchedule]) -> ClusterSweep {
+    ClusterSweep {
         level: "6".to_owned(),
         layout: Some("xor2d".to_owned()),
         nodes: vec![5],
@@ -306,37 +316,37 @@ fn five(made_by_nodes: &[WriteSchedule]) -> Sweep {
     }
 }
 
-fn two_and_one(made_by_nodes: &[WriteSchedule]) -> Sweep {
-    Sweep { level: "4".to_owned(), layout: None, nodes: vec![3], ..five(made_by_nodes) }
+fn two_and_one(made_by_nodes: &[WriteSchedule]) -> ClusterSweep {
+    ClusterSweep { level: "4".to_owned(), layout: None, nodes: vec![3], ..five(made_by_nodes) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seconds(options: &Options) -> u64 {
+    fn seconds(options: &ClusterOptions) -> u64 {
         options.groups().iter().map(|group| group.takes().as_secs()).sum()
     }
 
     #[test]
     fn the_short_form_has_what_was_published_and_is_short() {
-        let quick = Options::quick();
+        let quick = ClusterOptions::quick();
         assert!(seconds(&quick) <= 50, "{} s", seconds(&quick));
         let groups = quick.groups();
         let sizes: Vec<u16> = quick.sweeps.iter().flat_map(|sweep| sweep.nodes.clone()).collect();
         assert_eq!((groups.len(), sizes), (9, vec![3, 5, 4, 9, 34]));
         assert!(groups.iter().all(|group| group.cases.len() == 2), "client and nodes");
         assert!(groups[0].cases[1].starts_with("raid4, 3 nodes, 16K, "), "{:?}", groups[0]);
-        assert!(seconds(&Options::full()) > 10 * seconds(&quick));
+        assert!(seconds(&ClusterOptions::full()) > 10 * seconds(&quick));
     }
 
     #[test]
     fn what_does_not_depend_on_the_schedule_is_measured_with_one() {
-        let sweep = Sweep {
+        let sweep = ClusterSweep {
             others: vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost],
             ..two_and_one(&[WriteSchedule::Chain, WriteSchedule::Encoder])
         };
-        let groups = Options { sweeps: vec![sweep], seconds: 1.0, runs: 1 }.groups();
+        let groups = ClusterOptions { sweeps: vec![sweep], seconds: 1.0, runs: 1 }.groups();
         let shape = |group: &Group| (group.cases.len(), group.jobs.len());
         // Without two of its nodes the array cannot be read.
         assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
@@ -344,12 +354,12 @@ mod tests {
 
     #[test]
     fn a_case_says_how_it_is_measured() {
-        let case = Options::quick().cases().swap_remove(1);
-        let Case::Ours(mut setting, schedule) = case else { panic!("not ours") };
+        let case = ClusterOptions::quick().cases().swap_remove(1);
+        let ClusterCase::Ours(mut setting, schedule) = case else { panic!("not ours") };
         setting.link_bit_s = Some(LINK_BIT_S);
-        let kind = Kind { pattern: Pattern::Read, schedule };
+        let kind = MeasurementKind { pattern: Pattern::Read, schedule };
         let expected = "braid bench cluster --level 4 --nodes 3 --block 16K --clients 1 \
             --storage memory --fabric tcp --link 500M --schedules chain --seconds 0.5 --reads";
-        assert_eq!(Case::Ours(setting, schedule).command(kind, 0.5), expected);
+        assert_eq!(ClusterCase::Ours(setting, schedule).command(kind, 0.5), expected);
     }
 }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::Entry;
-use super::published::Figures;
+use super::entry::ClusterEntry;
+use super::published::PublishedFigures;
 use super::setting::{link, number};
 use super::words::{Pattern, Storage, WriteSchedule};
 use crate::compare::words::size;
@@ -22,10 +22,10 @@ enum Varied {
 }
 
 /// All of them.
-pub(super) fn plots(entries: &[Entry]) -> Vec<Plot> {
+pub(super) fn plots(entries: &[ClusterEntry]) -> Vec<Plot> {
     let mut found = Vec::new();
     for varied in [Varied::Block, Varied::Nodes, Varied::Clients, Varied::Storage] {
-        let mut groups: BTreeMap<String, Vec<&Entry>> = BTreeMap::new();
+        let mut groups: BTreeMap<String, Vec<&ClusterEntry>> = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.schedule != "gluster") {
             groups.entry(varied.title(entry, false)).or_default().push(entry);
             if varied == Varied::Nodes && entry.has_block_that_suits() {
@@ -34,7 +34,7 @@ pub(super) fn plots(entries: &[Entry]) -> Vec<Plot> {
         }
         for (title, group) in &groups {
             let places: BTreeSet<u64> = group.iter().map(|entry| varied.place(entry)).collect();
-            let within = |other: &Vec<&Entry>| {
+            let within = |other: &Vec<&ClusterEntry>| {
                 other.len() > group.len() && group.iter().all(|entry| other.contains(entry))
             };
             if places.len() > 1 && !groups.values().any(within) {
@@ -46,7 +46,7 @@ pub(super) fn plots(entries: &[Entry]) -> Vec<Plot> {
 }
 
 impl Varied {
-    fn place(self, entry: &Entry) -> u64 {
+    fn place(self, entry: &ClusterEntry) -> u64 {
         match self {
             Self::Block => entry.block_bytes,
             Self::Nodes => entry.nodes.into(),
@@ -66,7 +66,7 @@ impl Varied {
 
     /// Names the quantity that is varied, and what all entries of a plot have in common: a block,
     /// or that each has the one that suits its number of nodes.
-    fn title(self, entry: &Entry, suits: bool) -> String {
+    fn title(self, entry: &ClusterEntry, suits: bool) -> String {
         let mut words = vec![entry.array()];
         let block = if suits {
             "blocks as they suit".to_owned()
@@ -100,7 +100,7 @@ const fn storage(storage: Storage) -> &'static str {
     }
 }
 
-fn plot(varied: Varied, title: String, group: &[&Entry], all: &[Entry]) -> Plot {
+fn plot(varied: Varied, title: String, group: &[&ClusterEntry], all: &[ClusterEntry]) -> Plot {
     let schedules = WriteSchedule::ALL.iter();
     let measured = schedules.filter_map(|schedule| measured(varied, group, schedule.name()));
     let series = measured.chain(bounds(varied, group)).chain(published(varied, group));
@@ -113,13 +113,17 @@ fn plot(varied: Varied, title: String, group: &[&Entry], all: &[Entry]) -> Plot 
         .with_rules(rules(varied, group, all))
 }
 
-fn places<'a>(varied: Varied, group: &[&'a Entry], schedule: &str) -> BTreeMap<u64, &'a Entry> {
+fn places<'a>(
+    varied: Varied,
+    group: &[&'a ClusterEntry],
+    schedule: &str,
+) -> BTreeMap<u64, &'a ClusterEntry> {
     let same = group.iter().filter(|entry| entry.schedule == schedule);
     same.map(|entry| (varied.place(entry), *entry)).collect()
 }
 
-fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> {
-    let point = |(place, entry): (u64, &Entry)| match entry.link_bit_s {
+fn measured(varied: Varied, group: &[&ClusterEntry], schedule: &str) -> Option<Series> {
+    let point = |(place, entry): (u64, &ClusterEntry)| match entry.link_bit_s {
         Some(_) => Point::of(place as f64, entry.lines()),
         None => Point::of(place as f64, entry.data_bytes_s.times(1e-6)),
     };
@@ -130,12 +134,13 @@ fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> 
 
 /// Returns the bounds of the links; schedules with the same bound share one line. The bound of one
 /// link is omitted: it is drawn as a rule.
-fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
+fn bounds(varied: Varied, group: &[&ClusterEntry]) -> Vec<Series> {
     let mut found: Vec<(Vec<&str>, Vec<Point>)> = Vec::new();
     for schedule in WriteSchedule::ALL {
         let places = places(varied, group, schedule.name());
-        let point =
-            |(place, entry): (&u64, &&Entry)| Some(Point::at(*place as f64, entry.bound_lines()?));
+        let point = |(place, entry): (&u64, &&ClusterEntry)| {
+            Some(Point::at(*place as f64, entry.bound_lines()?))
+        };
         let points: Vec<Point> = places.iter().filter_map(point).collect();
         if points.iter().all(|point| (point.y - 1.0).abs() < 1e-6) {
             continue;
@@ -152,8 +157,8 @@ fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
 }
 
 /// Draws what was published of the same array: a figure for all blocks.
-fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
-    let figures = group.iter().find_map(|entry| Figures::of(entry));
+fn published(varied: Varied, group: &[&ClusterEntry]) -> Vec<Series> {
+    let figures = group.iter().find_map(|entry| PublishedFigures::of(entry));
     if varied != Varied::Block {
         return Vec::new();
     }
@@ -171,7 +176,7 @@ fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
 }
 
 /// The ceiling, and what another file system does.
-fn rules(varied: Varied, group: &[&Entry], all: &[Entry]) -> Vec<Rule> {
+fn rules(varied: Varied, group: &[&ClusterEntry], all: &[ClusterEntry]) -> Vec<Rule> {
     let first = group[0];
     if first.link_bit_s.is_none() {
         return Vec::new();
@@ -209,7 +214,7 @@ mod tests {
             around(&nodes(34, 4), "encoder", 0.9),
             around(&nodes(5, 16), "encoder", 0.9),
         ];
-        let suits: Vec<bool> = entries.iter().map(Entry::has_block_that_suits).collect();
+        let suits: Vec<bool> = entries.iter().map(ClusterEntry::has_block_that_suits).collect();
         assert_eq!(suits, [true, true, true, false]);
         let plots = plots(&entries);
         let by_nodes: Vec<&Plot> = plots.iter().filter(|plot| plot.x.label == "nodes").collect();

@@ -2,12 +2,12 @@
 //! evaluation of cluster-wide RAID", University of Tsukuba): figures for two arrays, as shares of
 //! the link.
 
-use super::entry::Entry;
+use super::entry::ClusterEntry;
 use super::words::{Pattern, Storage};
 
 /// Figures of one array.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figures {
+pub(super) struct PublishedFigures {
     /// Level as entries have it.
     level: &'static str,
     nodes: u16,
@@ -20,15 +20,15 @@ pub(super) struct Figures {
 /// Two data nodes and one for parity: a client that sends the parity is 33 % slower than its link,
 /// and "nearly 50 %" came back with every block. Five nodes: 12 blocks of data have 8 of parity,
 /// and 38 % over the ceiling was measured.
-const ALL: [Figures; 2] = [
-    Figures { level: "raid4", nodes: 3, ceiling: 2.0 / 3.0, gain: 1.5 },
-    Figures { level: "raid6", nodes: 5, ceiling: 0.6, gain: 1.38 },
+const ALL: [PublishedFigures; 2] = [
+    PublishedFigures { level: "raid4", nodes: 3, ceiling: 2.0 / 3.0, gain: 1.5 },
+    PublishedFigures { level: "raid6", nodes: 5, ceiling: 0.6, gain: 1.38 },
 ];
 
-impl Figures {
+impl PublishedFigures {
     /// Returns the published figures of the array of an entry, for one client, shaped links and
     /// memory.
-    pub(super) fn of(entry: &Entry) -> Option<Self> {
+    pub(super) fn of(entry: &ClusterEntry) -> Option<Self> {
         let same_code = entry.level != "raid6" || entry.layout.as_deref() == Some("xor2d");
         let same_test = entry.clients == 1
             && entry.pattern == Pattern::Write
@@ -46,7 +46,7 @@ impl Figures {
     }
 
     /// The share of the link for a schedule; `None` for one that was not tried there.
-    pub(super) fn share(self, entry: &Entry) -> Option<f64> {
+    pub(super) fn share(self, entry: &ClusterEntry) -> Option<f64> {
         match entry.schedule.as_str() {
             "client" => Some(self.ceiling),
             _ => entry.is_made_by_nodes().then(|| self.made_by_nodes()),

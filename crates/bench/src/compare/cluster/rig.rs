@@ -1,12 +1,12 @@
 //! Rigs on which measurements are made, and the turns of those that share one.
 
-use super::setting::{Line, Raw};
+use super::setting::{LineRate, Raw};
 use super::words::{Pattern, WriteSchedule};
 use crate::failure::Failure;
 
 /// Kind of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct MeasurementKind {
     pub(super) pattern: Pattern,
     pub(super) schedule: WriteSchedule,
 }
@@ -14,18 +14,18 @@ pub(super) struct Kind {
 /// Nodes with their clients.
 pub(super) trait Rig {
     /// Measures the line, with the nodes idle.
-    fn line(&mut self) -> Result<Line, Failure>;
+    fn line(&mut self) -> Result<LineRate, Failure>;
     /// Makes one measurement; `line` is that of its round.
-    fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure>;
+    fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure>;
 }
 
 /// A rig whose line is measured at the beginning of every round.
 #[derive(Debug)]
 pub(super) struct Turns<R> {
     rig: R,
-    line: Option<Line>,
+    line: Option<LineRate>,
     /// Kinds that this round has measured.
-    done: Vec<Kind>,
+    done: Vec<MeasurementKind>,
 }
 
 impl<R: Rig> Turns<R> {
@@ -33,7 +33,7 @@ impl<R: Rig> Turns<R> {
         Self { rig, line: None, done: Vec::new() }
     }
 
-    pub(super) fn measure(&mut self, kind: Kind) -> Result<Raw, Failure> {
+    pub(super) fn measure(&mut self, kind: MeasurementKind) -> Result<Raw, Failure> {
         // What comes again comes in the next round.
         if self.done.contains(&kind) {
             (self.line, self.done) = (None, Vec::new());
@@ -56,12 +56,12 @@ mod tests {
     struct Made(f64);
 
     impl Rig for Made {
-        fn line(&mut self) -> Result<Line, Failure> {
+        fn line(&mut self) -> Result<LineRate, Failure> {
             self.0 += 1.0;
-            Ok(Line { bytes_s: self.0, idle_nodes_cpu: None })
+            Ok(LineRate { bytes_s: self.0, idle_nodes_cpu: None })
         }
 
-        fn measure(&mut self, kind: Kind, line: Line) -> Result<Raw, Failure> {
+        fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure> {
             Ok(Raw { line, ..raw(setting(), kind.schedule.name(), 1.0) })
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     fn every_round_has_a_line_of_its_own() {
         let mut turns = Turns::of(Made(0.0));
         let mut line = |pattern, schedule| {
-            turns.measure(Kind { pattern, schedule }).expect("measured").line.bytes_s
+            turns.measure(MeasurementKind { pattern, schedule }).expect("measured").line.bytes_s
         };
         let lines = [
             line(Pattern::Write, WriteSchedule::Client),

@@ -1,7 +1,7 @@
 //! Sentences that follow from the figures.
 
-use super::entry::Entry;
-use super::published::Figures;
+use super::entry::ClusterEntry;
+use super::published::PublishedFigures;
 use super::setting::{link, number};
 use super::tables::percent;
 use super::words::{Pattern, Storage};
@@ -13,10 +13,10 @@ const SEEN: f64 = 0.9;
 const ALL_OF_IT: f64 = 0.9;
 
 /// The sentences.
-pub(super) fn sentences(entries: &[Entry]) -> Vec<String> {
+pub(super) fn sentences(entries: &[ClusterEntry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
-        let array: Vec<&Entry> =
+        let array: Vec<&ClusterEntry> =
             entries.iter().filter(|e| e.level == level && e.nodes == nodes).collect();
         says.extend(seen(&array, entries));
     }
@@ -30,11 +30,12 @@ pub(super) fn sentences(entries: &[Entry]) -> Vec<String> {
 }
 
 /// Says whether what was published is seen here.
-fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
-    let comparable = |entry: &&&Entry| entry.is_made_by_nodes() && Figures::of(entry).is_some();
-    let made: Vec<&&Entry> = array.iter().filter(comparable).collect();
+fn seen(array: &[&ClusterEntry], all: &[ClusterEntry]) -> Option<String> {
+    let comparable =
+        |entry: &&&ClusterEntry| entry.is_made_by_nodes() && PublishedFigures::of(entry).is_some();
+    let made: Vec<&&ClusterEntry> = array.iter().filter(comparable).collect();
     let first = made.first()?;
-    let figures = Figures::of(first)?;
+    let figures = PublishedFigures::of(first)?;
     let gains = made.iter().map(|entry| entry.of_line() / figures.ceiling);
     let (low, high) = range(gains)?;
     let verdict = match (low >= figures.gain * SEEN, high >= figures.gain * SEEN) {
@@ -42,7 +43,7 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
         (false, true) => "is seen with some blocks only",
         (false, false) => "is not seen",
     };
-    let clients = made.iter().filter_map(|entry| entry.client(all)).map(Entry::of_line);
+    let clients = made.iter().filter_map(|entry| entry.client(all)).map(ClusterEntry::of_line);
     let client = range(clients).map(|ends| format!("; the client alone {}", shares(ends)));
     let client = client.unwrap_or_default();
     let made = range(made.iter().map(|entry| entry.of_line()))?;
@@ -61,8 +62,8 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
 }
 
 /// Says what becomes of it with more nodes.
-fn over_nodes(entries: &[Entry]) -> Option<String> {
-    let sweep = |entry: &&Entry| {
+fn over_nodes(entries: &[ClusterEntry]) -> Option<String> {
+    let sweep = |entry: &&ClusterEntry| {
         let alone = entry.clients == 1 && entry.pattern == Pattern::Write;
         alone
             && entry.is_made_by_nodes()
@@ -71,7 +72,7 @@ fn over_nodes(entries: &[Entry]) -> Option<String> {
             && entry.has_block_that_suits()
             && entry.link_bit_s.is_some()
     };
-    let entries: Vec<&Entry> = entries.iter().filter(sweep).collect();
+    let entries: Vec<&ClusterEntry> = entries.iter().filter(sweep).collect();
     let least = entries.iter().min_by(|a, b| a.of_line().total_cmp(&b.of_line()))?;
     let most = entries.iter().max_by(|a, b| a.of_line().total_cmp(&b.of_line()))?;
     let (few, many) = range(entries.iter().map(|entry| f64::from(entry.nodes)))?;
@@ -88,7 +89,7 @@ fn over_nodes(entries: &[Entry]) -> Option<String> {
 }
 
 /// Reads, and those without nodes.
-fn reads(entries: &[Entry]) -> Option<String> {
+fn reads(entries: &[ClusterEntry]) -> Option<String> {
     let reads = entries.iter().filter(|entry| {
         entry.pattern.reads() && entry.link_bit_s.is_some() && entry.schedule != "gluster"
     });
@@ -110,14 +111,14 @@ fn reads(entries: &[Entry]) -> Option<String> {
 }
 
 /// Volumes in files beside volumes in memory.
-fn on_disk(entries: &[Entry]) -> Option<String> {
-    let ratio = |entry: &Entry| {
+fn on_disk(entries: &[ClusterEntry]) -> Option<String> {
+    let ratio = |entry: &ClusterEntry| {
         if entry.storage != Storage::Disk {
             return None;
         }
         let mut memory = entry.setting.clone()?;
         memory.storage = Storage::Memory;
-        let same = |other: &&Entry| {
+        let same = |other: &&ClusterEntry| {
             other.setting.as_ref() == Some(&memory)
                 && (other.pattern, &other.schedule) == (entry.pattern, &entry.schedule)
         };
@@ -137,8 +138,8 @@ fn on_disk(entries: &[Entry]) -> Option<String> {
         .then(|| format!("With volumes in files, which the paper left out, {}.", parts.join(", ")))
 }
 
-fn beside_gluster(entries: &[Entry]) -> Option<String> {
-    let ratio = |entry: &Entry| {
+fn beside_gluster(entries: &[ClusterEntry]) -> Option<String> {
+    let ratio = |entry: &ClusterEntry| {
         if !entry.is_made_by_nodes() {
             return None;
         }
@@ -151,14 +152,14 @@ fn beside_gluster(entries: &[Entry]) -> Option<String> {
 }
 
 /// Says where Braid loses: against what the links allow, and against the client alone.
-fn losses(entries: &[Entry]) -> Vec<String> {
+fn losses(entries: &[ClusterEntry]) -> Vec<String> {
     let ours = || entries.iter().filter(|entry| entry.schedule != "gluster");
-    let of_bound = |entry: &&Entry| Some(entry.of_line() / entry.bound_lines()?);
-    let short: Vec<&Entry> =
+    let of_bound = |entry: &&ClusterEntry| Some(entry.of_line() / entry.bound_lines()?);
+    let short: Vec<&ClusterEntry> =
         ours().filter(|entry| of_bound(entry).is_some_and(|part| part < ALL_OF_IT)).collect();
     let mut losses = Vec::new();
     let least = short.iter().min_by(|a, b| {
-        let part = |entry: &Entry| of_bound(&entry).unwrap_or(1.0);
+        let part = |entry: &ClusterEntry| of_bound(&entry).unwrap_or(1.0);
         part(a).total_cmp(&part(b))
     });
     if let Some(least) = least {
@@ -172,8 +173,8 @@ fn losses(entries: &[Entry]) -> Vec<String> {
             of_bound(least).unwrap_or(0.0),
         ));
     }
-    let times = |entry: &Entry| entry.times_client(entries).unwrap_or(1.0);
-    let slower: Vec<&Entry> = ours().filter(|entry| times(entry) < 1.0).collect();
+    let times = |entry: &ClusterEntry| entry.times_client(entries).unwrap_or(1.0);
+    let slower: Vec<&ClusterEntry> = ours().filter(|entry| times(entry) < 1.0).collect();
     if let Some(worst) = slower.iter().min_by(|a, b| times(a).total_cmp(&times(b))) {
         let cores = worst.cores().map_or_else(String::new, |cores| {
             format!(", with {cores:.1} cores busy for clients and nodes together")
@@ -190,7 +191,7 @@ fn losses(entries: &[Entry]) -> Vec<String> {
 }
 
 /// Says what the figures of loopback are good for.
-fn unlimited(entries: &[Entry]) -> Option<String> {
+fn unlimited(entries: &[ClusterEntry]) -> Option<String> {
     let loopback = entries.iter().filter(|entry| entry.link_bit_s.is_none()).count();
     (loopback > 0).then(|| {
         format!(

@@ -10,7 +10,7 @@ use super::bounds;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::compare::words::size;
 use crate::rig::lab::Traffic;
-use crate::rig::spaces::Host;
+use crate::rig::spaces::SpaceHost;
 
 /// Name of the layout of a dispersed GlusterFS volume: any code that survives two losses and is
 /// made by the client has its bounds.
@@ -56,7 +56,7 @@ pub(super) struct Raw {
     /// Length that was meant, after it had warmed up.
     pub(super) seconds: f64,
     /// Line in the same round.
-    pub(super) line: Line,
+    pub(super) line: LineRate,
     pub(super) clients: Vec<Done>,
     pub(super) before: Counters,
     pub(super) after: Counters,
@@ -77,7 +77,7 @@ pub struct Done {
 
 /// Rate of one plain TCP stream on the same link, and what nodes did meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Line {
+pub(super) struct LineRate {
     pub(super) bytes_s: f64,
     /// Cores.
     pub(super) idle_nodes_cpu: Option<f64>,
@@ -87,7 +87,7 @@ pub(super) struct Line {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Counters {
     /// Traffic by link; `None` where links are not counted.
-    pub(super) traffic: Option<Vec<(Host, Traffic)>>,
+    pub(super) traffic: Option<Vec<(SpaceHost, Traffic)>>,
     /// CPU seconds.
     pub(super) clients_cpu_s: Option<f64>,
     pub(super) nodes_cpu_s: Option<f64>,
@@ -229,10 +229,10 @@ impl Raw {
             let sent = after.sent.saturating_sub(before.sent) as f64;
             let received = after.received.saturating_sub(before.received) as f64;
             match host {
-                Host::Client(_) => {
+                SpaceHost::Client(_) => {
                     (to_nodes, to_clients) = (to_nodes + sent, to_clients + received);
                 }
-                Host::Node(_) => by_nodes += sent,
+                SpaceHost::Node(_) => by_nodes += sent,
             }
         }
         let counted = |bytes: f64| after.traffic.is_some().then_some(bytes / total);
@@ -291,9 +291,9 @@ pub(super) mod tests {
             traffic: setting.link_bit_s.map(|_| {
                 let traffic = |sent, received| Traffic { sent, received };
                 vec![
-                    (Host::Client(0), traffic(sent, sent / 50)),
-                    (Host::Node(0), traffic(sent * 4 / 5, sent * 3 / 5)),
-                    (Host::Node(1), traffic(sent / 25, sent * 6 / 5)),
+                    (SpaceHost::Client(0), traffic(sent, sent / 50)),
+                    (SpaceHost::Node(0), traffic(sent * 4 / 5, sent * 3 / 5)),
+                    (SpaceHost::Node(1), traffic(sent / 25, sent * 6 / 5)),
                 ]
             }),
             clients_cpu_s: Some(cpu),
@@ -305,7 +305,7 @@ pub(super) mod tests {
             schedule: schedule.to_owned(),
             pattern: Pattern::Write,
             seconds: 1.0,
-            line: Line { bytes_s: 60e6, idle_nodes_cpu: Some(0.0) },
+            line: LineRate { bytes_s: 60e6, idle_nodes_cpu: Some(0.0) },
             clients: vec![Done { window_bytes, window_seconds: 1.0, total_bytes: 100_000_000 }],
             before: counters(0, 1.0),
             after: counters(100_000_000, 3.0),

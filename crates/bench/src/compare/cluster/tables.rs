@@ -1,7 +1,7 @@
 //! Measurements as tables: bound beside measured, and published beside both.
 
-use super::entry::{CpuSeconds, Entry};
-use super::published::Figures;
+use super::entry::{ClusterEntry, CpuSeconds};
+use super::published::PublishedFigures;
 use super::words::Pattern;
 use crate::compare::words::{NOTHING, marked, range, two};
 use crate::model::{Spread, Table};
@@ -10,7 +10,7 @@ const SMALL_BYTES: f64 = 4096.0;
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
 /// Returns the table of what has been published, and one for each pattern.
-pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
+pub(super) fn tables(entries: &[ClusterEntry]) -> Vec<Table> {
     let of_pattern =
         |&pattern: &Pattern| table(entries, pattern, pattern.facts().title).unless_empty();
     let published = as_published(entries).unless_empty();
@@ -23,9 +23,9 @@ pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
 }
 
 /// The arrays of the publication.
-fn as_published(entries: &[Entry]) -> Table {
+fn as_published(entries: &[ClusterEntry]) -> Table {
     let share = |spread: Spread| marked(three(spread.median), spread.is_noisy());
-    let of = |entry: &&Entry| Figures::of(entry);
+    let of = |entry: &&ClusterEntry| PublishedFigures::of(entry);
     let made = entries.iter().filter(|entry| entry.is_made_by_nodes());
     let made = made.filter_map(|entry| Some((entry, of(&entry)?)));
     Table::of_columns(
@@ -36,7 +36,7 @@ fn as_published(entries: &[Entry]) -> Table {
             ("of line", &|(entry, _)| share(entry.lines())),
             ("published", &|(_, figures)| two(figures.made_by_nodes())),
             ("client alone, of line", &|(entry, _)| {
-                word(entry.client(entries).map(Entry::lines), share)
+                word(entry.client(entries).map(ClusterEntry::lines), share)
             }),
             ("its ceiling", &|(_, figures)| two(figures.ceiling)),
             ("gain over the ceiling", &|(entry, figures)| {
@@ -50,19 +50,19 @@ fn as_published(entries: &[Entry]) -> Table {
 }
 
 /// All entries of a pattern.
-fn table(entries: &[Entry], pattern: Pattern, title: &str) -> Table {
-    let rate = |entry: &Entry| {
+fn table(entries: &[ClusterEntry], pattern: Pattern, title: &str) -> Table {
+    let rate = |entry: &ClusterEntry| {
         let rate = entry.data_bytes_s.times(1e-6);
         let median = marked(format!("{:.1}", rate.median), rate.is_noisy());
         format!("{median} ({:.1}-{:.1})", rate.min, rate.max)
     };
-    let exchanged = |entry: &Entry| match entry.bound_node_bytes_per_data_byte {
+    let exchanged = |entry: &ClusterEntry| match entry.bound_node_bytes_per_data_byte {
         Some(bound) => word(entry.node_bytes_per_data_byte, |found| {
             format!("{} ({})", three(found), three(bound))
         }),
         None => word(entry.node_bytes_per_data_byte, three),
     };
-    let cpu = |entry: &Entry| {
+    let cpu = |entry: &ClusterEntry| {
         let CpuSeconds { client, nodes } = entry.cpu_s_per_gib;
         format!("{}, {}", word(client, two), word(nodes, two))
     };
@@ -98,15 +98,16 @@ pub(super) fn percent(times: f64) -> String {
 }
 
 /// Notes what the tables do not show: line, memory and idle CPU time.
-fn notes(entries: &[Entry]) -> String {
-    let most = |of: &dyn Fn(&Entry) -> Option<f64>| entries.iter().filter_map(of).reduce(f64::max);
+fn notes(entries: &[ClusterEntry]) -> String {
+    let most =
+        |of: &dyn Fn(&ClusterEntry) -> Option<f64>| entries.iter().filter_map(of).reduce(f64::max);
     let mut notes = Vec::new();
     if let Some((low, high)) = range(entries.iter().map(|entry| entry.line_bytes_s / 1e6)) {
         notes.push(format!(
             "Line (one plain TCP stream on the same link, same run): {low:.1} to {high:.1} MB/s."
         ));
     }
-    let small = |entry: &Entry| {
+    let small = |entry: &ClusterEntry| {
         if entry.pattern != Pattern::Write4k {
             return None;
         }

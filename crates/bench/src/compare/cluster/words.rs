@@ -99,7 +99,7 @@ words! {
 }
 
 /// The facts of a pattern.
-pub(super) struct Facts {
+pub(super) struct ClusterFacts {
     /// Title for people.
     pub(super) title: &'static str,
     /// The option that asks for it; writes are always measured.
@@ -110,16 +110,16 @@ pub(super) struct Facts {
     reads: bool,
 }
 
-const fn reads(title: &'static str, option: &'static str, lost: u16) -> Facts {
-    Facts { title, option, lost, reads: true }
+const fn reads(title: &'static str, option: &'static str, lost: u16) -> ClusterFacts {
+    ClusterFacts { title, option, lost, reads: true }
 }
 
-const fn writes(title: &'static str, option: &'static str, lost: u16) -> Facts {
-    Facts { title, option, lost, reads: false }
+const fn writes(title: &'static str, option: &'static str, lost: u16) -> ClusterFacts {
+    ClusterFacts { title, option, lost, reads: false }
 }
 
 impl Pattern {
-    pub(super) const fn facts(self) -> Facts {
+    pub(super) const fn facts(self) -> ClusterFacts {
         match self {
             Self::Write => writes("Writes of whole stripes", "", 0),
             Self::Read => reads("Reads", " --reads", 0),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use braid_array::level::Level;
 
-use super::Options;
+use super::EngineOptions;
 use crate::failure::Failure;
 use crate::rig::{ArraySpec, Program, Room, Stack};
 
@@ -75,7 +75,7 @@ pub(super) const EXPORTS: [Export; 4] =
 
 /// Place of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EnginePlace {
     /// Memory.
     Memory,
     /// Files, or the devices that were named.
@@ -86,9 +86,9 @@ pub(super) enum Place {
 
 /// Something to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum EngineCase {
     /// A level, asked from within the process.
-    Within(Level, Place),
+    Within(Level, EnginePlace),
     /// RAID 5 of five members of memory, of which 1M is a whole stripe, asked in the same way.
     Stripes,
     /// A level on members of memory, served by a process of its own and asked by fio.
@@ -99,7 +99,7 @@ pub(super) enum Case {
     Copies,
 }
 
-impl Place {
+impl EnginePlace {
     pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Files, Self::Blocks];
 
     pub(super) const fn name(self) -> &'static str {
@@ -111,31 +111,31 @@ impl Place {
     }
 
     /// Returns the case of a member itself.
-    const fn baseline(self) -> Case {
+    const fn baseline(self) -> EngineCase {
         match self {
-            Self::Memory => Case::Copies,
-            Self::Files => Case::Beside(FILE),
-            Self::Blocks => Case::Beside(LOOP),
+            Self::Memory => EngineCase::Copies,
+            Self::Files => EngineCase::Beside(FILE),
+            Self::Blocks => EngineCase::Beside(LOOP),
         }
     }
 
     /// Returns what is asked from within the process.
-    pub(super) fn within(self, options: &Options) -> impl Iterator<Item = Case> {
+    pub(super) fn within(self, options: &EngineOptions) -> impl Iterator<Item = EngineCase> {
         let is_asked = self == Self::Memory && levels(options).any(|level| level == Level::Raid5);
         levels(options)
-            .map(move |level| Case::Within(level, self))
-            .chain(is_asked.then_some(Case::Stripes))
+            .map(move |level| EngineCase::Within(level, self))
+            .chain(is_asked.then_some(EngineCase::Stripes))
     }
 
     /// Returns what takes turns on members of one kind.
-    pub(super) fn cases(self, options: &Options) -> Vec<Case> {
+    pub(super) fn cases(self, options: &EngineOptions) -> Vec<EngineCase> {
         let mut cases = vec![self.baseline()];
         cases.extend(self.within(options));
         if self == Self::Memory {
-            cases.push(Case::Beside(MEMORY_FILE));
+            cases.push(EngineCase::Beside(MEMORY_FILE));
             for export in EXPORTS {
-                cases.extend(export.beside.iter().copied().map(Case::Beside));
-                cases.extend(levels(options).map(|level| Case::Over(level, export)));
+                cases.extend(export.beside.iter().copied().map(EngineCase::Beside));
+                cases.extend(levels(options).map(|level| EngineCase::Over(level, export)));
             }
         }
         cases
@@ -143,11 +143,11 @@ impl Place {
 }
 
 /// All cases of all places.
-pub(super) fn all(options: &Options) -> Vec<Case> {
-    Place::ALL.into_iter().flat_map(|place| place.cases(options)).collect()
+pub(super) fn all(options: &EngineOptions) -> Vec<EngineCase> {
+    EnginePlace::ALL.into_iter().flat_map(|place| place.cases(options)).collect()
 }
 
-impl Case {
+impl EngineCase {
     pub(super) fn name(self) -> String {
         match self {
             Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
@@ -214,7 +214,7 @@ impl Baseline {
 }
 
 /// The levels that were asked for.
-pub(super) fn levels(options: &Options) -> impl Iterator<Item = Level> {
+pub(super) fn levels(options: &EngineOptions) -> impl Iterator<Item = Level> {
     let asked = |word: &str| options.levels.iter().any(|level| level == word);
     LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)
 }

@@ -2,9 +2,9 @@
 
 use braid_array::level::Level;
 
-use super::Options;
-use super::case::{Case, EXPORTS, Place, all, levels, word};
-use super::load::{Load, OUTPUT, loads};
+use super::EngineOptions;
+use super::case::{EXPORTS, EngineCase, EnginePlace, all, levels, word};
+use super::load::{EngineLoad, OUTPUT, loads};
 use crate::compare::numbers::Numbers;
 use crate::compare::rates::{CPU, Compared, Figures, RATE, cells, every_number, of_fio};
 use crate::compare::words::{number, with_range};
@@ -13,17 +13,17 @@ use crate::model::{Axis, Chapter, Found, Plot, Point, Rule, Series, Table};
 /// Levels that are asked in the same way and compared with the same.
 struct Way {
     title: String,
-    cases: Vec<Case>,
+    cases: Vec<EngineCase>,
 }
 
-fn ways(options: &Options) -> Vec<Way> {
-    let places = Place::ALL.into_iter().map(|place| Way {
+fn ways(options: &EngineOptions) -> Vec<Way> {
+    let places = EnginePlace::ALL.into_iter().map(|place| Way {
         title: format!("within the process, on {}", place.name()),
         cases: place.within(options).collect(),
     });
     let exports = EXPORTS.into_iter().map(|export| Way {
         title: format!("over {}", export.name),
-        cases: levels(options).map(|level| Case::Over(level, export)).collect(),
+        cases: levels(options).map(|level| EngineCase::Over(level, export)).collect(),
     });
     places.chain(exports).collect()
 }
@@ -36,11 +36,11 @@ fn read(found: &Found) -> Numbers {
     within.and(of_fio(found))
 }
 
-pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
+pub(super) fn chapter(options: &EngineOptions, found: &Found) -> Chapter {
     let numbers = read(found);
     let mut cases = all(options);
     cases.retain(|case| numbers.has(&case.name()));
-    let rows = |case: &Case| {
+    let rows = |case: &EngineCase| {
         let case = *case;
         loads().map(move |load| Compared {
             case: case.name(),
@@ -51,7 +51,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     let ways = ways(options);
     let measured = || ways.iter().filter(|way| way.cases.iter().any(|case| cases.contains(case)));
     let mut tables: Vec<Table> = measured().map(|way| ratios(&numbers, way)).collect();
-    let (within, over): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.is_within());
+    let (within, over): (Vec<EngineCase>, Vec<EngineCase>) =
+        cases.iter().partition(|case| case.is_within());
     let note = "Medians of all rounds; ~ marks those whose rounds lie far apart.";
     for (title, cases) in [("Within the process", within), ("Over exports", over)] {
         let rows: Vec<Compared> = cases.iter().flat_map(rows).collect();
@@ -70,24 +71,24 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
 }
 
 /// Levels beside each other under a load.
-fn plot(options: &Options, numbers: &Numbers, load: Load) -> Option<Plot> {
+fn plot(options: &EngineOptions, numbers: &Numbers, load: EngineLoad) -> Option<Plot> {
     let name = load.name();
     let rate = |case: &str| numbers.spread(case, &name, RATE);
-    let bars = |title: String, case: &dyn Fn(Level) -> Case| {
+    let bars = |title: String, case: &dyn Fn(Level) -> EngineCase| {
         let point = |(place, level): (usize, Level)| {
             Some(Point::of(place as f64, rate(&case(level).name())?))
         };
         Series::measured(title, levels(options).enumerate().filter_map(point))
     };
-    let within = |level| Case::Within(level, Place::Memory);
+    let within = |level| EngineCase::Within(level, EnginePlace::Memory);
     let mut series = vec![bars("within the process".to_owned(), &within)];
     for export in EXPORTS {
         let title = format!("over {}", export.name);
-        series.push(bars(title, &|level| Case::Over(level, export)));
+        series.push(bars(title, &|level| EngineCase::Over(level, export)));
     }
-    let rule = |case: Case| match case {
+    let rule = |case: EngineCase| match case {
         // What is no server is so much faster that a plot cannot show both.
-        Case::Beside(baseline) if baseline.program.is_some() => {
+        EngineCase::Beside(baseline) if baseline.program.is_some() => {
             Some(Rule::new(baseline.name, rate(baseline.name)?.median))
         }
         _ => None,
@@ -98,12 +99,12 @@ fn plot(options: &Options, numbers: &Numbers, load: Load) -> Option<Plot> {
         Axis::names("", levels(options).map(|level| level.name())),
         Axis::linear("requests a second"),
     ];
-    let rules = Place::Memory.cases(options).into_iter().filter_map(rule);
+    let rules = EnginePlace::Memory.cases(options).into_iter().filter_map(rule);
     Plot::new(id, title, axes, series).with_rules(rules).if_measured()
 }
 
-fn about(options: &Options) -> Vec<String> {
-    let Options { run_ms, area_bytes, .. } = options;
+fn about(options: &EngineOptions) -> Vec<String> {
+    let EngineOptions { run_ms, area_bytes, .. } = options;
     vec![
         format!(
             "Requests at random places within {} MiB, for {run_ms} ms each, on four members, or \
@@ -129,16 +130,18 @@ fn about(options: &Options) -> Vec<String> {
 /// Compares levels with what has no RAID.
 fn ratios(numbers: &Numbers, way: &Way) -> Table {
     let baseline = way.cases.first().map(|case| case.baseline()).unwrap_or_default();
-    let row = |load: Load| {
-        let ratio = |case: &Case| {
+    let row = |load: EngineLoad| {
+        let ratio = |case: &EngineCase| {
             with_range(numbers.ratio(&case.name(), &baseline, &load.name(), RATE).as_ref())
         };
         std::iter::once(load.name()).chain(way.cases.iter().map(ratio)).collect()
     };
-    let name = |case: &Case| match case {
-        Case::Within(level, _) | Case::Over(level, _) => format!("RAID {}", word(*level)),
-        Case::Stripes => "RAID 5, 1M a stripe".to_owned(),
-        Case::Beside(_) | Case::Copies => case.name(),
+    let name = |case: &EngineCase| match case {
+        EngineCase::Within(level, _) | EngineCase::Over(level, _) => {
+            format!("RAID {}", word(*level))
+        }
+        EngineCase::Stripes => "RAID 5, 1M a stripe".to_owned(),
+        EngineCase::Beside(_) | EngineCase::Copies => case.name(),
     };
     Table::new(
         format!("Rate {}, by that of {baseline}", way.title),
@@ -172,7 +175,7 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
             number(*most)
         ));
     }
-    let cost = |case: &Case| {
+    let cost = |case: &EngineCase| {
         let [read, written] = [false, true].map(|writes| {
             let load = loads().find(|load| load.writes == writes)?;
             numbers.median(&case.name(), &load.name(), CPU)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::load::{Load, MIB, latencies, measure};
+use super::load::{EngineLoad, MIB, latencies, measure};
 use crate::compare::rates::Figures;
 use crate::failure::Failure;
 use crate::rig::process::cpu_seconds;
@@ -29,7 +29,7 @@ impl Driver {
     }
 
     /// Runs the load.
-    pub(super) fn drive(&mut self, load: Load, length: Duration) -> Result<Figures, String> {
+    pub(super) fn drive(&mut self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
         let server = self.server;
         measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))
     }
@@ -46,7 +46,11 @@ impl Driver {
     }
 
     /// Makes requests; returns how long each took, and all of them.
-    fn ask_for(&mut self, load: Load, length: Duration) -> Result<(Histogram<u64>, f64), String> {
+    fn ask_for(
+        &mut self,
+        load: EngineLoad,
+        length: Duration,
+    ) -> Result<(Histogram<u64>, f64), String> {
         let Self { disk, area_bytes, .. } = self;
         let mut latencies = latencies();
         let begun = Instant::now();

@@ -13,9 +13,9 @@ use braid_array::{Role, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
 
-use super::Options;
-use super::case::{CHUNK_BYTES, Place, member_bytes, members};
-use super::load::{Load, drive, fill};
+use super::EngineOptions;
+use super::case::{CHUNK_BYTES, EnginePlace, member_bytes, members};
+use super::load::{EngineLoad, drive, fill};
 use crate::compare::rates::Figures;
 use crate::failure::Failure;
 use crate::rig::process::cpu_seconds;
@@ -26,13 +26,13 @@ const BETWEEN_BYTES: u32 = 1 << 20;
 
 /// Shape of an array within the process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ArrayShape {
     pub(super) level: Level,
     pub(super) members: usize,
     pub(super) chunk_bytes: u64,
 }
 
-impl Shape {
+impl ArrayShape {
     /// Four chunks of data are 1M.
     pub(super) const STRIPES: Self =
         Self { level: Level::Raid5, members: 5, chunk_bytes: CHUNK_BYTES / 2 };
@@ -52,22 +52,22 @@ impl Inside {
     /// Starts an array of a shape, all of whose area was written once; also what its members lie
     /// on.
     pub(super) fn start(
-        options: &Options,
+        options: &EngineOptions,
         stack: Stack,
-        shape: Shape,
-        place: Place,
+        shape: ArrayShape,
+        place: EnginePlace,
         room: &Room,
     ) -> Result<(Self, Stack), Failure> {
         let name = stack.name.clone();
         let bytes = member_bytes(shape.level, options.area_bytes);
         let stack = match place {
-            Place::Memory => stack,
-            Place::Files => stack.files(shape.members, bytes)?,
-            Place::Blocks => stack.files(shape.members, bytes)?.loops(LoopDevice::DIRECT)?,
+            EnginePlace::Memory => stack,
+            EnginePlace::Files => stack.files(shape.members, bytes)?,
+            EnginePlace::Blocks => stack.files(shape.members, bytes)?.loops(LoopDevice::DIRECT)?,
         };
         let members = match place {
-            Place::Memory => memory(&name, room, shape.members, bytes)?,
-            Place::Files | Place::Blocks => open(&stack.members)?,
+            EnginePlace::Memory => memory(&name, room, shape.members, bytes)?,
+            EnginePlace::Files | EnginePlace::Blocks => open(&stack.members)?,
         };
         let blueprint = blueprint(&name, shape, &members)?;
         write(&blueprint, &members)?;
@@ -82,7 +82,7 @@ impl Inside {
     }
 
     /// Runs the load.
-    pub(super) fn drive(&self, load: Load, length: Duration) -> Result<Figures, String> {
+    pub(super) fn drive(&self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
         let array = self.array.as_ref().expect("it runs until it is dropped");
         drive(array, self.area_bytes, load, length)
     }
@@ -96,7 +96,7 @@ impl Drop for Inside {
 }
 
 /// Copies from and to an area that was written once, for so long.
-pub(super) fn copy(area: &mut [u8], load: Load, length: Duration) -> Figures {
+pub(super) fn copy(area: &mut [u8], load: EngineLoad, length: Duration) -> Figures {
     let bytes = load.bytes as usize;
     let mut buffers = vec![vec![0xb7; bytes]; load.depth];
     let at_a_time = u64::from((BETWEEN_BYTES / load.bytes).max(1));
@@ -144,7 +144,7 @@ fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     paths.iter().map(member).collect()
 }
 
-fn blueprint(name: &str, shape: Shape, members: &[MemberFile]) -> Result<Blueprint, Failure> {
+fn blueprint(name: &str, shape: ArrayShape, members: &[MemberFile]) -> Result<Blueprint, Failure> {
     let level = shape.level;
     let chunk_sectors = u32::try_from(shape.chunk_bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
     let device = |(number, member): (u8, &MemberFile)| {

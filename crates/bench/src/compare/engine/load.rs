@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_NANOS: u64 = 60_000_000_000;
 
 /// All loads.
-pub(super) fn loads() -> impl Iterator<Item = Load> {
+pub(super) fn loads() -> impl Iterator<Item = EngineLoad> {
     [false, true].into_iter().flat_map(|writes| {
-        LOADS.into_iter().map(move |(bytes, depth)| Load { writes, bytes, depth })
+        LOADS.into_iter().map(move |(bytes, depth)| EngineLoad { writes, bytes, depth })
     })
 }
 
@@ -41,7 +41,7 @@ pub(super) fn loads() -> impl Iterator<Item = Load> {
 pub(super) fn keep(
     job: &str,
     note: &mut Note,
-    drive: impl FnOnce(Load) -> Result<Figures, String>,
+    drive: impl FnOnce(EngineLoad) -> Result<Figures, String>,
 ) -> Result<(), Failure> {
     let load = named(loads(), |load| load.name(), job)?;
     let measured = drive(load)
@@ -52,7 +52,7 @@ pub(super) fn keep(
 
 /// Requests at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct EngineLoad {
     pub(super) writes: bool,
     /// Length of a request.
     pub(super) bytes: u32,
@@ -60,7 +60,7 @@ pub(super) struct Load {
     pub(super) depth: usize,
 }
 
-impl Load {
+impl EngineLoad {
     pub(super) fn name(self) -> String {
         let what = if self.writes { "write" } else { "read" };
         format!("{what} {}K x{}", self.bytes >> 10, self.depth)
@@ -87,7 +87,7 @@ impl Load {
 pub(super) fn drive(
     array: &Private,
     area_bytes: u64,
-    load: Load,
+    load: EngineLoad,
     length: Duration,
 ) -> Result<Figures, String> {
     let ask_for = |length| ask_for(array, area_bytes, load, length);
@@ -125,7 +125,7 @@ pub(super) fn latencies() -> Histogram<u64> {
 fn ask_for(
     array: &Private,
     area_bytes: u64,
-    load: Load,
+    load: EngineLoad,
     length: Duration,
 ) -> Result<(Histogram<u64>, f64), String> {
     let latencies = Arc::new(Mutex::new(latencies()));

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{Case, EXPORTS, Place, all, levels, member_bytes, members};
+use self::case::{EXPORTS, EngineCase, EnginePlace, all, levels, member_bytes, members};
 use self::driver::Driver;
-use self::inside::{Inside, Shape, copy};
-use self::load::{Load, keep, loads};
+use self::inside::{ArrayShape, Inside, copy};
+use self::load::{EngineLoad, keep, loads};
 use super::prepared::{Prepared, fill, forgive, job_file};
 use super::{Plan, named};
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ const LEAST_BYTES: u64 = 16 << 20;
 
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct EngineOptions {
     /// Levels: `0`, `1`, `5`, `6`, `10`.
     pub levels: Vec<String>,
     /// Length of one measurement.
@@ -44,14 +44,14 @@ pub struct Options {
     pub runs: u16,
 }
 
-impl Options {
+impl EngineOptions {
     /// Returns what the members of so many arrays of each level take.
     fn members_bytes(&self, arrays: u64) -> u64 {
         let of = |level| members(level) as u64 * member_bytes(level, self.area_bytes);
         arrays * levels(self).map(of).sum::<u64>()
     }
 
-    fn group(&self, place: Place) -> Group {
+    fn group(&self, place: EnginePlace) -> Group {
         let cases = place.cases(self);
         let within = cases.iter().filter(|case| case.is_within()).count();
         let share = within as f64 / cases.len() as f64;
@@ -60,7 +60,7 @@ impl Options {
         let takes = run + run.mul_f64(share / 10.0) + FIO.mul_f64(1.0 - share);
         Group {
             title: format!("engine, {}", place.name()),
-            cases: cases.into_iter().map(Case::name).collect(),
+            cases: cases.into_iter().map(EngineCase::name).collect(),
             jobs: loads().map(|load| Job::new(load.name(), takes)).collect(),
             rounds: self.runs,
             set_up: Duration::from_millis(700),
@@ -70,8 +70,8 @@ impl Options {
     /// An array within the process, and what makes its requests.
     fn within(
         &self,
-        case: Case,
-        (shape, place): (Shape, Place),
+        case: EngineCase,
+        (shape, place): (ArrayShape, EnginePlace),
         room: &Room,
     ) -> Result<Box<dyn Standing>, Failure> {
         let stack = Stack::new(room, &case.name());
@@ -83,7 +83,7 @@ impl Options {
     }
 
     /// Sets up what is asked by a program, or as a virtual machine asks.
-    fn served(&self, case: Case, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn served(&self, case: EngineCase, room: &Room) -> Result<Box<dyn Standing>, Failure> {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;
         if matches!(stack.top, Target::VhostUser(_)) {
@@ -92,22 +92,22 @@ impl Options {
             let mut stands = Prepared::on(stack, move |_, job, note| {
                 keep(job, note, |load| guest.drive(load, length))
             });
-            stands.forgiven = matches!(case, Case::Beside(_));
+            stands.forgiven = matches!(case, EngineCase::Beside(_));
             return Ok(stands);
         }
         fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
         let tool = Tool::find("fio", "fio")?;
         let mut stands = Prepared::on(stack, move |stack, job, note| {
-            let load: Load = named(loads(), |load| load.name(), job)?;
+            let load: EngineLoad = named(loads(), |load| load.name(), job)?;
             let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
             fio::run(&tool, &text, note)
         });
-        stands.forgiven = matches!(case, Case::Beside(_));
+        stands.forgiven = matches!(case, EngineCase::Beside(_));
         Ok(stands)
     }
 }
 
-impl Plan for Options {
+impl Plan for EngineOptions {
     const NAME: &'static str = "engine";
 
     fn usual(quick: bool) -> Self {
@@ -126,7 +126,7 @@ impl Plan for Options {
     }
 
     fn groups(&self) -> Vec<Group> {
-        Place::ALL.map(|place| self.group(place)).to_vec()
+        EnginePlace::ALL.map(|place| self.group(place)).to_vec()
     }
 
     fn needs_bytes(&self) -> u64 {
@@ -135,7 +135,7 @@ impl Plan for Options {
 
     fn needs_memory_bytes(&self) -> u64 {
         let arrays = 1 + EXPORTS.len() as u64;
-        let Shape { members, level, .. } = Shape::STRIPES;
+        let ArrayShape { members, level, .. } = ArrayShape::STRIPES;
         let stripes = members as u64 * member_bytes(level, self.area_bytes);
         self.members_bytes(arrays) + stripes + WITHOUT_RAID * self.area_bytes
     }
@@ -147,13 +147,15 @@ impl Plan for Options {
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
         match named(all(self), |case| case.name(), case)? {
-            case @ Case::Within(level, place) => {
-                self.within(case, (Shape::usual(level), place), room)
+            case @ EngineCase::Within(level, place) => {
+                self.within(case, (ArrayShape::usual(level), place), room)
             }
-            case @ Case::Stripes => self.within(case, (Shape::STRIPES, Place::Memory), room),
-            case @ Case::Over(..) => self.served(case, room),
-            case @ Case::Beside(_) => self.served(case, room).map_err(forgive),
-            case @ Case::Copies => {
+            case @ EngineCase::Stripes => {
+                self.within(case, (ArrayShape::STRIPES, EnginePlace::Memory), room)
+            }
+            case @ EngineCase::Over(..) => self.served(case, room),
+            case @ EngineCase::Beside(_) => self.served(case, room).map_err(forgive),
+            case @ EngineCase::Copies => {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
                 let length = Duration::from_millis(self.run_ms);

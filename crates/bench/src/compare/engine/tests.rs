@@ -8,8 +8,8 @@ use crate::compare::rates::COLUMNS;
 use crate::folder::{self, Folder};
 use crate::model::Cell;
 
-fn options() -> Options {
-    Options { run_ms: 5, area_bytes: 16 << 20, ..Options::usual(false) }
+fn options() -> EngineOptions {
+    EngineOptions { run_ms: 5, area_bytes: 16 << 20, ..EngineOptions::usual(false) }
 }
 
 fn room(scratch: &std::path::Path) -> Room {
@@ -23,11 +23,14 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
     let folder = Folder::open(&place.path().join("report")).expect("a folder");
     let room = room(&place.path().join("scratch"));
     let engine = options();
-    let mut cases = vec![Case::Copies];
+    let mut cases = vec![EngineCase::Copies];
     for level in levels(&engine) {
-        cases.extend([Place::Memory, Place::Files].map(|members| Case::Within(level, members)));
+        cases.extend(
+            [EnginePlace::Memory, EnginePlace::Files]
+                .map(|members| EngineCase::Within(level, members)),
+        );
     }
-    cases.push(Case::Stripes);
+    cases.push(EngineCase::Stripes);
     for case in &cases {
         let case = case.name();
         let mut stands = engine.set_up(&case, &room).expect(&case);
@@ -44,7 +47,7 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
         let table = chapter.tables.iter().find(|table| table.title == title);
         &table.unwrap_or_else(|| panic!("no table {title}")).rows
     };
-    let copies = Case::Copies.name();
+    let copies = EngineCase::Copies.name();
     let ratios = table(&format!("Rate within the process, on memory, by that of {copies}"));
     assert!(ratios.iter().flatten().all(|word| word != "-"), "{ratios:?}");
     // Copies have no latencies.
@@ -68,10 +71,10 @@ fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
     let place = tempfile::tempdir().expect("a directory");
     let room = room(&place.path().join("scratch"));
     let stack = Stack::new(&room, "x");
-    let shape = Shape::usual(Level::Raid5);
+    let shape = ArrayShape::usual(Level::Raid5);
     let (inside, _stack) =
-        Inside::start(&options(), stack, shape, Place::Memory, &room).expect("set up");
-    let load = |bytes, depth| Load { writes: true, bytes, depth };
+        Inside::start(&options(), stack, shape, EnginePlace::Memory, &room).expect("set up");
+    let load = |bytes, depth| EngineLoad { writes: true, bytes, depth };
     let length = Duration::from_millis(5);
     let long = inside.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
     assert!(long.contains("a request failed"), "{long}");
@@ -84,8 +87,8 @@ fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
 /// Cases are measured in turns with what they are compared with.
 #[test]
 fn what_a_case_is_compared_with_is_in_its_group() {
-    let engine = Options::usual(false);
-    for place in Place::ALL {
+    let engine = EngineOptions::usual(false);
+    for place in EnginePlace::ALL {
         let cases = place.cases(&engine);
         for case in &cases {
             let baseline = case.baseline();

@@ -18,7 +18,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// `None` for a job that reads and writes, or that does not say.
-    pub(super) fn of(job: &fio::Figures) -> Option<Self> {
+    pub(super) fn of(job: &fio::FioFigures) -> Option<Self> {
         let direction = job.options.get("rw").or_else(|| job.options.get("readwrite"))?;
         let known = ["read", "write", "randread", "randwrite"].contains(&direction.as_str());
         let number = |name: &str| job.number(name).unwrap_or(1.0);

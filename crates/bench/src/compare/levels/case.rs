@@ -1,10 +1,10 @@
 //! Cases: something that stores, below a file system, with or without the page cache.
 
-use super::Options;
+use super::LevelOptions;
 use super::level::Level;
 use crate::compare::rivals::Rival;
 use crate::failure::Failure;
-use crate::rig::{ArraySpec, Kind, LoopDevice, Md, Program, Room, Stack, file_name};
+use crate::rig::{ArraySpec, FileSystemKind, LoopDevice, Md, Program, Room, Stack, file_name};
 use crate::tool::Tool;
 
 /// Bytes that a file system and the superblocks of members need on top.
@@ -41,7 +41,7 @@ pub(super) enum Cache {
 
 /// One column of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Case {
+pub(super) struct LevelCase {
     pub(super) built: Built,
     pub(super) cache: Cache,
 }
@@ -96,7 +96,7 @@ impl Cache {
     }
 }
 
-impl Case {
+impl LevelCase {
     /// Unique within the comparison.
     pub(super) fn name(self) -> String {
         format!("{}, {}", self.built.name(), self.cache.name())
@@ -112,19 +112,21 @@ impl Case {
     }
 
     /// Sets it up, to the directory in which files are written.
-    pub(super) fn stack(self, options: &Options, room: &Room) -> Result<Stack, Failure> {
+    pub(super) fn stack(self, options: &LevelOptions, room: &Room) -> Result<Stack, Failure> {
         let stack = Stack::new(room, &self.name());
         let words = self.cache.losetup();
         let bytes = options.data_bytes();
         match self.built {
             Built::Bare => stack.directory(),
-            Built::Plain => stack.files(1, bytes)?.loops(words)?.file_system(Kind::Ext4, ""),
+            Built::Plain => {
+                stack.files(1, bytes)?.loops(words)?.file_system(FileSystemKind::Ext4, "")
+            }
             Built::Nbdkit => stack
                 .files(1, bytes)?
                 .served(Program::Nbdkit)?
                 .served(Program::NbdFuse)?
                 .device()?
-                .file_system(Kind::Ext4, ""),
+                .file_system(FileSystemKind::Ext4, ""),
             Built::Braid(level) => {
                 let facts = level.facts();
                 let mut stack = options.files(stack, level, 0)?;
@@ -136,13 +138,13 @@ impl Case {
                 let layout = facts.layout.map(str::to_owned);
                 let level = facts.level.to_owned();
                 let spec = ArraySpec { level, layout, ..ArraySpec::default() };
-                stack.array(spec)?.device()?.file_system(Kind::Ext4, "")
+                stack.array(spec)?.device()?.file_system(FileSystemKind::Ext4, "")
             }
             Built::Md(level) => {
                 Md::exists()?;
                 let facts = level.facts();
                 let stack = options.files(stack, level, 0)?.loops(words)?;
-                stack.md(facts.level, facts.layout)?.file_system(Kind::Ext4, "")
+                stack.md(facts.level, facts.layout)?.file_system(FileSystemKind::Ext4, "")
             }
             Built::Btrfs(level) => {
                 let mkfs = Tool::find("mkfs.btrfs", "btrfs-progs")?;
@@ -165,9 +167,9 @@ fn btrfs(stack: Stack, mkfs: &Tool, profile: &str) -> Result<Stack, Failure> {
     stack.mounted(&name, &options.join(","))
 }
 
-impl Options {
+impl LevelOptions {
     /// Returns what stands side by side, without RAID first.
-    pub(super) fn cases(&self, cache: Cache) -> Vec<Case> {
+    pub(super) fn cases(&self, cache: Cache) -> Vec<LevelCase> {
         // Levels that were not published have nothing to be compared with in a cache.
         let compared =
             |level: &Level| cache == Cache::Cold || self.job.is_some() || level.is_published();
@@ -188,11 +190,11 @@ impl Options {
             Cache::Warm if against(Rival::Nbdkit) => all.push(Built::Nbdkit),
             Cache::Warm => {}
         }
-        all.into_iter().map(|built| Case { built, cache }).collect()
+        all.into_iter().map(|built| LevelCase { built, cache }).collect()
     }
 
     /// Returns the cases with a cold cache, then those with a warm one.
-    pub(super) fn all_cases(&self) -> Vec<Case> {
+    pub(super) fn all_cases(&self) -> Vec<LevelCase> {
         Cache::ALL.into_iter().flat_map(|cache| self.cases(cache)).collect()
     }
 

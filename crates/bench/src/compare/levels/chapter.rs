@@ -1,9 +1,9 @@
 //! Tables, plots and cells.
 
-use super::case::{Built, Cache, Case};
+use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
 use super::numbers::{CPU, IOPS, Levels, METRICS, P99, RATE};
-use super::{Options, published, sentences};
+use super::{LevelOptions, published, sentences};
 use crate::compare::rivals::Rival;
 use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
@@ -13,10 +13,11 @@ use crate::rig::file_name;
 
 const MB_S: &str = "MB/s are units of 1000 KiB a second, as published.";
 
-pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
+pub(super) fn chapter(options: &LevelOptions, found: &Found) -> Chapter {
     let numbers = Levels::of(options, found);
     let cases = options.all_cases();
-    let measured: Vec<Case> = cases.iter().copied().filter(|case| numbers.has(*case)).collect();
+    let measured: Vec<LevelCase> =
+        cases.iter().copied().filter(|case| numbers.has(*case)).collect();
     let mut tables: Vec<Table> =
         Cache::ALL.iter().filter_map(|one| ratios(&numbers, *one)).collect();
     tables.extend(measured.iter().map(|case| table(&numbers, *case)));
@@ -35,7 +36,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     }
 }
 
-fn about(options: &Options) -> Vec<String> {
+fn about(options: &LevelOptions) -> Vec<String> {
     let count = |level: &Level| format!("{} of {}", level.facts().name, options.members(*level));
     let counts: Vec<String> = options.levels.iter().map(count).collect();
     let mut about = vec![format!(
@@ -89,12 +90,12 @@ fn spread(spread: Option<&crate::model::Measured>) -> Option<Spread> {
 
 /// All levels side by side.
 fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
-    let case = |level: &Level| Case { built: Built::Braid(*level), cache };
+    let case = |level: &Level| LevelCase { built: Built::Braid(*level), cache };
     let levels = numbers.options.levels.iter().map(case);
-    let cases: Vec<Case> = levels.filter(|case| numbers.has(*case)).collect();
+    let cases: Vec<LevelCase> = levels.filter(|case| numbers.has(*case)).collect();
     let heads = cases.iter().flat_map(|case| [case.built.name(), "published".to_owned()]);
     let row = |job: &str| {
-        let pair = |&case: &Case| {
+        let pair = |&case: &LevelCase| {
             let kept = median(spread(numbers.to_plain(case, job).as_ref()));
             [kept, plain(numbers.published_ratio(case, job))]
         };
@@ -110,7 +111,7 @@ fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
 }
 
 /// One case as it was published.
-fn table(numbers: &Levels<'_>, case: Case) -> Table {
+fn table(numbers: &Levels<'_>, case: LevelCase) -> Table {
     let name = case.name();
     let of = |job: &str, metric| median(numbers.numbers.spread(&name, job, metric));
     let published = |job: &str| numbers.published(case, job);
@@ -137,9 +138,9 @@ fn table(numbers: &Levels<'_>, case: Case) -> Table {
 }
 
 fn against(numbers: &Levels<'_>, cache: Cache) -> Vec<Table> {
-    let row = |ours: Case, theirs: Case, job: &str| {
+    let row = |ours: LevelCase, theirs: LevelCase, job: &str| {
         let ratio = numbers.ratio(ours, theirs, job)?.spread;
-        let of = |case: Case| median(numbers.numbers.spread(&case.name(), job, RATE));
+        let of = |case: LevelCase| median(numbers.numbers.spread(&case.name(), job, RATE));
         let name = format!("{}, {job}", ours.built.name());
         let ends = [number(ratio.min), number(ratio.max)];
         Some([&[name, of(ours), of(theirs), median(Some(ratio))][..], &ends].concat())
@@ -173,7 +174,7 @@ const fn how(rival: Rival) -> &'static str {
 
 fn plot(numbers: &Levels<'_>, level: Level) -> Option<Plot> {
     let jobs = numbers.jobs();
-    let case = |cache| Case { built: Built::Braid(level), cache };
+    let case = |cache| LevelCase { built: Built::Braid(level), cache };
     let series = |name: &str, style, value: &dyn Fn(&str) -> Option<Point>| {
         let at = |(x, job): (usize, &&str)| Some(Point { x: x as f64, ..value(job)? });
         Series::new(name, style, jobs.iter().enumerate().filter_map(at))
@@ -200,7 +201,7 @@ fn plot(numbers: &Levels<'_>, level: Level) -> Option<Plot> {
     plot.with_rules([Rule::new("no RAID", 1.0)]).if_measured()
 }
 
-fn cells(numbers: &Levels<'_>, case: Case) -> Vec<Cell> {
+fn cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Cell> {
     let cell = |job: &str, metric: &str| {
         let cell = numbers.numbers.cell(&case.name(), job, metric)?;
         let published = numbers.published(case, job);
@@ -239,7 +240,7 @@ fn rival_cells(numbers: &Levels<'_>, cache: Cache) -> Vec<Cell> {
     cells
 }
 
-fn published_cells(numbers: &Levels<'_>, case: Case) -> Vec<Published> {
+fn published_cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Published> {
     let of_job = |(job, ..): (&str, &str, u16, u16, &str, bool)| {
         let (rate, iops) = numbers.published(case, job)?;
         let one = |(metric, value)| Published::new(&case.name(), job, metric, value);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{Cache, Case};
+use self::case::{Cache, LevelCase};
 pub use self::job_file::JobFile;
 pub use self::level::Level;
 use super::prepared::{Prepared, forgive};
@@ -35,7 +35,7 @@ const MOST_BYTES: u64 = 1 << 40;
 
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct LevelOptions {
     /// Levels, in this order.
     pub levels: Vec<Level>,
     /// Members of each level that can do with so many; `None`: as published.
@@ -54,7 +54,7 @@ pub struct Options {
     pub job: Option<JobFile>,
 }
 
-impl Options {
+impl LevelOptions {
     fn job_name(&self) -> &str {
         self.job.as_ref().map_or(PUBLISHED_JOB, |job| &job.name)
     }
@@ -85,7 +85,7 @@ impl Options {
     }
 }
 
-impl Plan for Options {
+impl Plan for LevelOptions {
     const NAME: &'static str = "levels";
 
     fn usual(quick: bool) -> Self {
@@ -118,7 +118,7 @@ impl Plan for Options {
     fn groups(&self) -> Vec<Group> {
         let group = |cache: Cache| Group {
             title: format!("levels, {} cache", cache.name()),
-            cases: self.cases(cache).into_iter().map(Case::name).collect(),
+            cases: self.cases(cache).into_iter().map(LevelCase::name).collect(),
             jobs: vec![Job::new(self.job_name(), self.job_takes())],
             rounds: self.runs,
             set_up: Duration::from_millis(700),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Options;
+use super::LevelOptions;
 use super::bound::{self, Shape};
-use super::case::{Built, Cache, Case};
+use super::case::{Built, Cache, LevelCase};
 use super::published;
 use crate::compare::numbers::{Numbers, reading};
 use crate::compare::rivals::Rival;
@@ -23,14 +23,14 @@ pub(super) const METRICS: [&str; 5] = [RATE, IOPS, "latency p50", P99, CPU];
 
 /// All runs of the job file.
 pub(super) struct Levels<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a LevelOptions,
     pub(super) numbers: Numbers,
     /// The jobs of the first run of each case.
-    pub(super) jobs: BTreeMap<String, Vec<fio::Figures>>,
+    pub(super) jobs: BTreeMap<String, Vec<fio::FioFigures>>,
 }
 
 impl<'a> Levels<'a> {
-    pub(super) fn of(options: &'a Options, found: &Found) -> Self {
+    pub(super) fn of(options: &'a LevelOptions, found: &Found) -> Self {
         let of_job = |run: &&crate::model::Run| run.job == options.job_name();
         let mut jobs = BTreeMap::new();
         for run in found.runs.iter().filter(of_job).rev() {
@@ -62,7 +62,7 @@ impl<'a> Levels<'a> {
     }
 
     /// Something was measured on it.
-    pub(super) fn has(&self, case: Case) -> bool {
+    pub(super) fn has(&self, case: LevelCase) -> bool {
         self.numbers.has(&case.name())
     }
 
@@ -72,39 +72,39 @@ impl<'a> Levels<'a> {
     }
 
     /// The round in the middle.
-    pub(super) fn median(&self, case: Case, job: &str, metric: &str) -> Option<f64> {
+    pub(super) fn median(&self, case: LevelCase, job: &str, metric: &str) -> Option<f64> {
         self.numbers.median(&case.name(), job, metric)
     }
 
     /// The rate of one case by that of another in the same round.
-    pub(super) fn ratio(&self, case: Case, to: Case, job: &str) -> Option<Measured> {
+    pub(super) fn ratio(&self, case: LevelCase, to: LevelCase, job: &str) -> Option<Measured> {
         self.numbers.ratio(&case.name(), &to.name(), job, RATE)
     }
 
     /// Rate by that without RAID and with the same cache.
-    pub(super) fn to_plain(&self, case: Case, job: &str) -> Option<Measured> {
+    pub(super) fn to_plain(&self, case: LevelCase, job: &str) -> Option<Measured> {
         if case == case.plain() { None } else { self.ratio(case, case.plain(), job) }
     }
 
     /// The same, of the round in the middle.
-    pub(super) fn kept(&self, case: Case, job: &str) -> Option<f64> {
+    pub(super) fn kept(&self, case: LevelCase, job: &str) -> Option<f64> {
         Some(self.to_plain(case, job)?.spread.median)
     }
 
     /// Published figures, which are not about anybody else's job file.
-    pub(super) fn published(&self, case: Case, job: &str) -> Option<(f64, f64)> {
+    pub(super) fn published(&self, case: LevelCase, job: &str) -> Option<(f64, f64)> {
         let asked = self.options.job.is_none();
         if asked { published::figures(case.built, job) } else { None }
     }
 
     /// The same to the rate without RAID.
-    pub(super) fn published_ratio(&self, case: Case, job: &str) -> Option<f64> {
+    pub(super) fn published_ratio(&self, case: LevelCase, job: &str) -> Option<f64> {
         let wanted = self.options.job.is_none() && case.built != Built::Plain;
         if wanted { published::ratio(case.built, job) } else { None }
     }
 
     /// Bound of the rate by that without RAID, where all members share one medium.
-    pub(super) fn bound(&self, case: Case, job: &str) -> Option<f64> {
+    pub(super) fn bound(&self, case: LevelCase, job: &str) -> Option<f64> {
         let level = case.built.level()?;
         let requests =
             |name: &str| self.median(case.plain(), name, IOPS).filter(|requests| *requests > 0.0);
@@ -118,15 +118,15 @@ impl<'a> Levels<'a> {
     }
 
     /// CPU seconds a second of the process that serves a case.
-    pub(super) fn cores(&self, case: Case) -> Option<f64> {
+    pub(super) fn cores(&self, case: LevelCase) -> Option<f64> {
         self.median(case, "", CORES)
     }
 
     /// Each case of Braid's with what stands against it.
-    pub(super) fn pairs(&self, rival: Rival, cache: Cache) -> Vec<(Case, Case)> {
+    pub(super) fn pairs(&self, rival: Rival, cache: Cache) -> Vec<(LevelCase, LevelCase)> {
         let pair = |level| {
             let built = Built::of(rival, level)?;
-            Some((Case { built: Built::Braid(level), cache }, Case { built, cache }))
+            Some((LevelCase { built: Built::Braid(level), cache }, LevelCase { built, cache }))
         };
         let pairs = self.options.levels.iter().copied().filter_map(pair);
         pairs.filter(|(ours, theirs)| self.has(*ours) && self.has(*theirs)).collect()

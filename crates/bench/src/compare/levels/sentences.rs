@@ -1,6 +1,6 @@
 //! Sentences that follow from the numbers.
 
-use super::case::{Built, Cache, Case};
+use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
 use super::numbers::{Levels, RATE};
 use super::published;
@@ -39,8 +39,8 @@ pub(super) fn sentences(numbers: &Levels<'_>) -> Vec<String> {
     says
 }
 
-const fn braid(level: Level, cache: Cache) -> Case {
-    Case { built: Built::Braid(level), cache }
+const fn braid(level: Level, cache: Cache) -> LevelCase {
+    LevelCase { built: Built::Braid(level), cache }
 }
 
 /// Says what became of the worst that was published.
@@ -88,7 +88,7 @@ fn worst(numbers: &Levels<'_>, job: &str, what: &str, levels: &[Level]) -> Optio
 /// Says what the page cache does to the figures.
 fn cached(numbers: &Levels<'_>) -> Option<String> {
     let job = published::JOBS[0].0;
-    let case = |cache| Case { built: Built::Plain, cache };
+    let case = |cache| LevelCase { built: Built::Plain, cache };
     let of = |cache| numbers.median(case(cache), job, RATE);
     let factor = of(Cache::Warm)? / of(Cache::Cold)?;
     let published = published::figures(Built::Plain, job)?.0;
@@ -131,7 +131,7 @@ fn kept(numbers: &Levels<'_>) -> Vec<String> {
 fn figures(
     numbers: &Levels<'_>,
     cache: Cache,
-    value: impl Fn(Case, &str) -> Option<f64>,
+    value: impl Fn(LevelCase, &str) -> Option<f64>,
 ) -> Vec<(String, Level, f64)> {
     let mut all = Vec::new();
     for &level in &numbers.options.levels {
@@ -166,7 +166,7 @@ fn gained(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
 
 /// Says where Braid keeps less than was published.
 fn below_published(numbers: &Levels<'_>) -> Option<String> {
-    let share = |case: Case, job: &str| {
+    let share = |case: LevelCase, job: &str| {
         Some(numbers.kept(case, job)? / numbers.published_ratio(case, job)?)
     };
     let cache =
@@ -195,7 +195,8 @@ fn below_published(numbers: &Levels<'_>) -> Option<String> {
 
 /// Says where most is left of what the medium allows.
 fn below_bound(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
-    let share = |case: Case, job: &str| Some(numbers.kept(case, job)? / numbers.bound(case, job)?);
+    let share =
+        |case: LevelCase, job: &str| Some(numbers.kept(case, job)? / numbers.bound(case, job)?);
     let all = figures(numbers, cache, share);
     let (job, level, least) = all.first()?;
     let middle = &all[all.len() / 2];

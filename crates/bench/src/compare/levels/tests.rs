@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::case::{Built, Cache, Case};
+use super::case::{Built, Cache, LevelCase};
 use super::numbers::{Levels, RATE};
-use super::{Level, Options, Rival, published, sentences};
+use super::{Level, LevelOptions, Rival, published, sentences};
 use crate::compare::Plan;
 use crate::compare::numbers::Numbers;
 
@@ -12,10 +12,10 @@ const RAID_5: Built = Built::Braid(Level::RAID_5);
 const RANDOM: &str = "RND4KQ32T16-Write";
 
 /// Sentences on every published case, as fast as published times a factor.
-fn said(options: &Options, cache: Cache, factor: impl Fn(Built, &str) -> f64) -> String {
+fn said(options: &LevelOptions, cache: Cache, factor: impl Fn(Built, &str) -> f64) -> String {
     let mut rates = Vec::new();
     for built in [Built::Bare, Built::Plain].into_iter().chain(Level::ALL.map(Built::Braid)) {
-        let name = Case { built, cache }.name();
+        let name = LevelCase { built, cache }.name();
         for (job, ..) in published::JOBS {
             let rate = published::figures(built, job).map(|figures| figures.0 * factor(built, job));
             rates.extend(rate.map(|rate| (name.clone(), job, rate)));
@@ -24,7 +24,7 @@ fn said(options: &Options, cache: Cache, factor: impl Fn(Built, &str) -> f64) ->
     said_of(options, &rates)
 }
 
-fn said_of(options: &Options, rates: &[(String, &str, f64)]) -> String {
+fn said_of(options: &LevelOptions, rates: &[(String, &str, f64)]) -> String {
     let all = rates.iter().map(|(case, job, rate)| (case.as_str(), *job, RATE, *rate));
     let numbers = Numbers::made(all);
     sentences::sentences(&Levels { options, numbers, jobs: BTreeMap::new() }).join("\n")
@@ -32,7 +32,7 @@ fn said_of(options: &Options, rates: &[(String, &str, f64)]) -> String {
 
 #[test]
 fn sentences_follow_the_numbers() {
-    let options = Options::usual(false);
+    let options = LevelOptions::usual(false);
     let text = said(&options, Cache::Warm, |_, _| 0.1);
     assert!(text.contains("RAID 5 loses as much as was published."), "{text}");
     assert!(text.contains("No ratio lies below a published one (warm cache)."), "{text}");
@@ -52,9 +52,9 @@ fn sentences_follow_the_numbers() {
 
 #[test]
 fn members_in_memory_are_told_from_a_cache() {
-    let options = Options::usual(true);
+    let options = LevelOptions::usual(true);
     let said = |warm: f64| {
-        let case = |cache| Case { built: Built::Plain, cache }.name();
+        let case = |cache| LevelCase { built: Built::Plain, cache }.name();
         let job = published::JOBS[0].0;
         said_of(&options, &[(case(Cache::Cold), job, 100.0), (case(Cache::Warm), job, warm)])
     };
@@ -66,7 +66,7 @@ fn members_in_memory_are_told_from_a_cache() {
 #[test]
 fn a_job_file_of_ones_own_stands_for_itself() {
     let job = super::JobFile::new("cdm", "[a]\nrw=read\n").expect("a job file");
-    let options = Options { job: Some(job), ..Options::usual(false) };
+    let options = LevelOptions { job: Some(job), ..LevelOptions::usual(false) };
     let text = said(&options, Cache::Warm, |_, _| 1.0);
     assert!(text.contains("RAID 5 keeps from 0.37 (RND4KQ32T16-Write) to 1.02"), "{text}");
     assert!(!text.contains("published"), "{text}");
@@ -74,14 +74,14 @@ fn a_job_file_of_ones_own_stands_for_itself() {
 
 #[test]
 fn what_makes_no_sense_is_refused_beforehand() {
-    let usual = || Options::usual(true);
-    let gluster = Options { against: vec![Rival::Gluster], ..usual() };
-    let wide = Options { members: Some(500), ..usual() };
-    let small = Options { size_bytes: 4096, ..usual() };
+    let usual = || LevelOptions::usual(true);
+    let gluster = LevelOptions { against: vec![Rival::Gluster], ..usual() };
+    let wide = LevelOptions { members: Some(500), ..usual() };
+    let small = LevelOptions { size_bytes: 4096, ..usual() };
     for options in [gluster, wide, small] {
         let refused = options.checked().expect_err("no sense");
         assert_eq!(refused.ends, crate::Ends::Usage);
     }
-    let three = Options { members: Some(3), ..usual() }.checked().expect("it makes sense");
+    let three = LevelOptions { members: Some(3), ..usual() }.checked().expect("it makes sense");
     assert_eq!(Level::ALL.map(|level| three.members(level)), [3, 3, 4, 4, 4, 4, 3]);
 }

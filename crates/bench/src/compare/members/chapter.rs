@@ -1,23 +1,23 @@
 //! Tables, plots and cells.
 
 use super::class::METRICS;
-use super::numbers::{COLD_READS, KINDS, Kind, Members, cpu};
-use super::{BONNIE, Case, Options, sentences};
+use super::numbers::{COLD_READS, CaseNumber, KINDS, Members, cpu};
+use super::{BONNIE, MembersCase, MembersOptions, sentences};
 use crate::compare::words::{NOTHING, marked};
 use crate::model::{
     Axis, Cell, Chapter, Found, Plot, Point, Published, Series, Spread, Style, Table,
 };
 use crate::rig::file_name;
-use crate::tool::bonnie::{self, Column};
+use crate::tool::bonnie::{self, BonnieColumn};
 
 const SOURCE: &str = "\"Amazon EBS as RAID 0 for faster disk I/O\" (Classmethod, in Japanese, \
                       2011-10-19)";
 
-pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
+pub(super) fn chapter(options: &MembersOptions, found: &Found) -> Chapter {
     let numbers = Members::of(found);
     let mut cells: Vec<Cell> = Vec::new();
     let mut published: Vec<Published> = Vec::new();
-    for case in Case::all() {
+    for case in MembersCase::all() {
         let name = case.name();
         let cell = |metric: &str| numbers.numbers.cell(&name, BONNIE, metric);
         cells.extend(KINDS.into_iter().filter_map(|kind| numbers.cell(case, kind)));
@@ -43,7 +43,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     }
 }
 
-fn about(options: &Options) -> Vec<String> {
+fn about(options: &MembersOptions) -> Vec<String> {
     let mut about = vec![
         format!(
             "bonnie++ on XFS over one volume, two and four in RAID 0 with a chunk of 256K, \
@@ -92,12 +92,12 @@ fn about(options: &Options) -> Vec<String> {
 fn table(
     title: &str,
     heads: impl IntoIterator<Item = String>,
-    cases: Vec<Case>,
-    words: impl Fn(Case) -> Vec<String>,
+    cases: Vec<MembersCase>,
+    words: impl Fn(MembersCase) -> Vec<String>,
     note: &str,
 ) -> Table {
     let head = std::iter::once("machine and volumes".to_owned()).chain(heads);
-    let row = |case: Case| {
+    let row = |case: MembersCase| {
         let volumes = if case.members == 1 { "volume" } else { "volumes" };
         let called = format!("{}, {} {volumes}", case.class.name, case.members);
         [vec![called], words(case)].concat()
@@ -111,7 +111,7 @@ fn as_published(numbers: &Members<'_>) -> Table {
         let unit = if column.unit == "1/s" { "/s" } else { column.unit };
         [format!("{}, {unit}", column.name), "published".to_owned()]
     });
-    let words = |case: Case| {
+    let words = |case: MembersCase| {
         let mut row = Vec::new();
         for kind in &KINDS[..4] {
             row.push(whole(numbers.spread(case, *kind)));
@@ -128,8 +128,8 @@ fn as_published(numbers: &Members<'_>) -> Table {
 fn ratios(numbers: &Members<'_>) -> Table {
     let heads = METRICS.into_iter().flat_map(|column| [column.name, "published"]);
     let several = numbers.cases().into_iter().filter(|case| case.members > 1).collect();
-    let words = |case: Case| {
-        let pair = |kind: &Kind| {
+    let words = |case: MembersCase| {
+        let pair = |kind: &CaseNumber| {
             [plain(numbers.ratio(case, *kind), 2), plain(kind.published_ratio(case), 2)]
         };
         KINDS[..4].iter().flat_map(pair).collect()
@@ -145,7 +145,7 @@ fn bounds(numbers: &Members<'_>) -> Table {
     let heads = std::iter::once("bound, kB/s".to_owned())
         .chain(of_bytes.map(|kind| format!("{}, share", kind.name)))
         .chain(last.map(str::to_owned));
-    let words = |case: Case| {
+    let words = |case: MembersCase| {
         let mut row = vec![plain(Some(case.class.bound_kb_s(case.members)), 0)];
         row.extend(of_bytes.map(|kind| plain(numbers.share(case, kind), 2)));
         row.push(whole(numbers.spread(case, COLD_READS)));
@@ -161,7 +161,7 @@ fn bounds(numbers: &Members<'_>) -> Table {
 
 fn cpu_table(numbers: &Members<'_>) -> Table {
     let heads = METRICS.map(|column| format!("{}, %", column.name));
-    let words = |case: Case| {
+    let words = |case: MembersCase| {
         let cpu = |column| whole(numbers.numbers.spread(&case.name(), BONNIE, &cpu(column)));
         let served = plain(numbers.server_cores(case).map(|cores| cores * 100.0), 1);
         METRICS.map(cpu).into_iter().chain([served]).collect()
@@ -174,8 +174,9 @@ fn cpu_table(numbers: &Members<'_>) -> Table {
 
 /// Table of what else bonnie++ found.
 fn more_table(numbers: &Members<'_>) -> Option<Table> {
-    let value =
-        |case: Case, column: Column| numbers.numbers.spread(&case.name(), BONNIE, column.name);
+    let value = |case: MembersCase, column: BonnieColumn| {
+        numbers.numbers.spread(&case.name(), BONNIE, column.name)
+    };
     let mut columns = bonnie::MORE.to_vec();
     columns.retain(|&column| numbers.cases().iter().any(|&case| value(case, column).is_some()));
     let heads = columns.iter().map(|column| format!("{}, {}", column.name, column.unit));
@@ -185,7 +186,7 @@ fn more_table(numbers: &Members<'_>) -> Option<Table> {
     (!columns.is_empty()).then_some(table)
 }
 
-fn plot(numbers: &Members<'_>, kind: Kind) -> Option<Plot> {
+fn plot(numbers: &Members<'_>, kind: CaseNumber) -> Option<Plot> {
     let styles =
         [(Style::Measured, ""), (Style::Published, ", published"), (Style::Bound, ", bound")];
     let mut series: Vec<Series> = Vec::new();
@@ -194,7 +195,7 @@ fn plot(numbers: &Members<'_>, kind: Kind) -> Option<Plot> {
             continue;
         }
         for class in numbers.classes() {
-            let point = |case: Case| {
+            let point = |case: MembersCase| {
                 let x = f64::from(case.members);
                 match style {
                     Style::Measured => Some(Point::of(x, numbers.spread(case, kind)?)),
@@ -202,7 +203,7 @@ fn plot(numbers: &Members<'_>, kind: Kind) -> Option<Plot> {
                     Style::Bound => Some(Point::at(x, kind.bound(case)?)),
                 }
             };
-            let points = Case::of(class).into_iter().filter_map(point);
+            let points = MembersCase::of(class).into_iter().filter_map(point);
             series.push(Series::new(format!("{}{after}", class.name), style, points));
         }
     }

@@ -8,12 +8,12 @@
 //! requests a second. The requests of the most seeks are the rate of a host.
 
 use crate::rig::{Limits, Rate};
-use crate::tool::bonnie::{Column, READ, REWRITE, SEEKS, WRITE};
+use crate::tool::bonnie::{BonnieColumn, READ, REWRITE, SEEKS, WRITE};
 
 /// Numbers of volumes.
 pub(super) const MEMBERS: [u16; 3] = [1, 2, 4];
 /// Metrics that were published of each, in this order.
-pub(super) const METRICS: [Column; 4] = [WRITE, REWRITE, READ, SEEKS];
+pub(super) const METRICS: [BonnieColumn; 4] = [WRITE, REWRITE, READ, SEEKS];
 /// Bytes of the kB of bonnie++.
 pub(super) const KB: f64 = 1024.0;
 /// Seeks that bonnie++ makes.
@@ -79,19 +79,19 @@ pub(super) const CLASSES: [Class; 4] = [
 
 impl Class {
     /// Published figure for so many volumes.
-    pub(super) fn published(&self, members: u16, metric: Column) -> Option<f64> {
+    pub(super) fn published(&self, members: u16, metric: BonnieColumn) -> Option<f64> {
         let row = MEMBERS.iter().position(|&other| other == members)?;
         let column = METRICS.iter().position(|&other| other == metric)?;
         Some(self.published[row][column])
     }
 
     /// The most that was published for any number of volumes.
-    fn most(&self, metric: Column) -> f64 {
+    fn most(&self, metric: BonnieColumn) -> f64 {
         let all = MEMBERS.iter().filter_map(|&members| self.published(members, metric));
         all.fold(0.0, f64::max)
     }
 
-    fn one(&self, metric: Column) -> f64 {
+    fn one(&self, metric: BonnieColumn) -> f64 {
         self.published(1, metric).unwrap_or_default()
     }
 
@@ -116,7 +116,7 @@ impl Class {
 
     /// Bound of the limits; `None` for what is served from memory. Rewriting reads from memory,
     /// too: only its writes count.
-    pub(super) fn bound(&self, members: u16, metric: Column) -> Option<f64> {
+    pub(super) fn bound(&self, members: u16, metric: BonnieColumn) -> Option<f64> {
         let limited = if metric == SEEKS { SEEKS } else { WRITE };
         let bound = (f64::from(members) * self.one(limited)).min(self.most(limited));
         (metric != READ).then_some(bound)

@@ -21,7 +21,7 @@ use super::prepared::Prepared;
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Note, Standing};
-use crate::rig::{ArraySpec, Kind, Room, Stack, file_name};
+use crate::rig::{ArraySpec, FileSystemKind, Room, Stack, file_name};
 use crate::tool::{Tool, fio};
 
 /// bonnie++ as a whole, or what is left of it.
@@ -47,7 +47,7 @@ const MIB: u64 = 1 << 20;
 
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct MembersOptions {
     /// The file is as large as what the host lets through in so many milliseconds.
     pub write_ms: u64,
     /// The file that is read is as large as what a case lets through in so many, and is read from
@@ -61,12 +61,12 @@ pub struct Options {
 
 /// Members on a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Case {
+struct MembersCase {
     class: &'static Class,
     members: u16,
 }
 
-impl Case {
+impl MembersCase {
     fn of(class: &'static Class) -> [Self; 3] {
         MEMBERS.map(|members| Self { class, members })
     }
@@ -85,7 +85,7 @@ impl Case {
     }
 }
 
-impl Plan for Options {
+impl Plan for MembersOptions {
     const NAME: &'static str = "members";
 
     fn usual(quick: bool) -> Self {
@@ -117,7 +117,7 @@ impl Plan for Options {
         let jobs = [bonnie.as_slice(), &reads].concat();
         let group = |class: &'static Class| Group {
             title: format!("members, {}", class.name),
-            cases: Case::of(class).map(Case::name).to_vec(),
+            cases: MembersCase::of(class).map(MembersCase::name).to_vec(),
             jobs: jobs.clone(),
             rounds: runs,
             set_up: Duration::from_millis(700),
@@ -129,7 +129,7 @@ impl Plan for Options {
         // What is missing is said before anything is set up.
         Tool::find("bonnie++", "bonnie++")?;
         let blockdev = Tool::find("blockdev", "util-linux")?;
-        let Case { class, members } = named(Case::all(), |case| case.name(), case)?;
+        let MembersCase { class, members } = named(MembersCase::all(), |case| case.name(), case)?;
         let file_mib = class.file_mib(self.write_ms);
         let bound_bytes_s = (class.bound_kb_s(members) * KB) as u64;
         let reads_bytes = (bound_bytes_s * self.read_ms / 1000).next_multiple_of(MIB);
@@ -147,7 +147,7 @@ impl Plan for Options {
         let mut note = Note::default();
         blockdev.run(["--setra", READ_AHEAD, &stack.top.word()], &mut note)?;
         stack.commands.append(&mut note.commands);
-        let stack = stack.file_system(Kind::Xfs, "noatime")?;
+        let stack = stack.file_system(FileSystemKind::Xfs, "noatime")?;
         let mut jobs = Jobs {
             running: None,
             words: self.words(case, file_mib, &stack.top.word()),
@@ -163,7 +163,7 @@ impl Plan for Options {
     }
 }
 
-impl Options {
+impl MembersOptions {
     /// Command line of the author, but for the size and the name of the file. Without `-q` bonnie++
     /// says how far it is.
     fn words(&self, name: &str, file_mib: u64, dir: &str) -> Vec<String> {

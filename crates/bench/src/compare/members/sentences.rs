@@ -1,8 +1,8 @@
 //! Sentences that follow from the numbers.
 
-use super::Case;
+use super::MembersCase;
 use super::class::Class;
-use super::numbers::{COLD_READS, KINDS, Kind, Members, WARM_READS, WRITES};
+use super::numbers::{COLD_READS, CaseNumber, KINDS, Members, WARM_READS, WRITES};
 use crate::compare::words::{between, list, range as ends, two};
 
 /// Least ratio at which two members count as writing twice as much as one.
@@ -18,14 +18,14 @@ pub(super) fn sentences(numbers: &Members<'_>) -> Vec<String> {
 }
 
 /// The case of so many members, and the ratio to one, of the classes that have it.
-fn ratios(numbers: &Members<'_>, members: u16, what: Kind) -> Vec<(Case, f64)> {
-    let case = |class: &&'static Class| Case { class, members };
+fn ratios(numbers: &Members<'_>, members: u16, what: CaseNumber) -> Vec<(MembersCase, f64)> {
+    let case = |class: &&'static Class| MembersCase { class, members };
     let cases = numbers.classes();
     cases.iter().map(case).filter_map(|case| Some((case, numbers.ratio(case, what)?))).collect()
 }
 
 /// `m1.large 1.93 times (published 1.93)`
-fn beside(case: Case, ratio: f64, what: Kind) -> String {
+fn beside(case: MembersCase, ratio: f64, what: CaseNumber) -> String {
     let name = case.class.name;
     let published = what.published_ratio(case);
     let published = published.map_or_else(String::new, |ratio| format!(" (published {ratio:.2})"));
@@ -36,9 +36,10 @@ fn doubling(numbers: &Members<'_>) -> Option<String> {
     let what = WRITES;
     let all = ratios(numbers, 2, what);
     let (doubled, less): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ratio)| *ratio >= DOUBLES);
-    let words =
-        |some: &[(Case, f64)]| list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
-    let held = |case: Case| {
+    let words = |some: &[(MembersCase, f64)]| {
+        list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)))
+    };
+    let held = |case: MembersCase| {
         case.class.host_binds(2) && numbers.share(case, what).is_some_and(|share| share >= REACHED)
     };
     let why = if less.iter().all(|(case, _)| held(*case)) {
@@ -63,11 +64,12 @@ fn doubling(numbers: &Members<'_>) -> Option<String> {
 fn plateau(numbers: &Members<'_>) -> Option<String> {
     let what = WRITES;
     let all = ratios(numbers, 4, what);
-    let share = |case: Case| numbers.share(case, what).unwrap_or_default();
+    let share = |case: MembersCase| numbers.share(case, what).unwrap_or_default();
     let (reached, below): (Vec<_>, Vec<_>) =
         all.iter().partition(|(case, _)| share(*case) >= REACHED);
-    let words =
-        |some: &[(Case, f64)]| list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
+    let words = |some: &[(MembersCase, f64)]| {
+        list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)))
+    };
     let mut sentences = Vec::new();
     if !reached.is_empty() {
         let shares: Vec<f64> = reached.iter().map(|(case, _)| share(*case)).collect();
@@ -122,7 +124,7 @@ fn seeks(numbers: &Members<'_>) -> Option<String> {
     }
     let words = list(all.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
     let published_loss =
-        |case: Case| what.published_ratio(case).is_some_and(|published| published < LOSS);
+        |case: MembersCase| what.published_ratio(case).is_some_and(|published| published < LOSS);
     let (seen, not): (Vec<_>, Vec<_>) =
         all.iter().filter(|(case, _)| published_loss(*case)).partition(|(_, ratio)| *ratio < LOSS);
     let mut sentence = format!("Four members seek {words}.");
@@ -144,7 +146,7 @@ fn seeks(numbers: &Members<'_>) -> Option<String> {
 /// volume.
 fn loses(numbers: &Members<'_>) -> Option<String> {
     let least = |arrays: bool| {
-        let cases = numbers.classes().into_iter().flat_map(Case::of);
+        let cases = numbers.classes().into_iter().flat_map(MembersCase::of);
         let cases = cases.filter(move |case| (case.members > 1) == arrays);
         let kinds = [WRITES, KINDS[1], COLD_READS];
         cases

@@ -7,10 +7,10 @@ use crate::model::Run;
 use crate::tool::bonnie::{READ, REWRITE, SEEKS, WRITE};
 
 /// All cases at such a share of their bounds, reads from memory at 2 GB/s.
-fn said(share: impl Fn(Case) -> f64, seeks: impl Fn(Case) -> f64) -> String {
+fn said(share: impl Fn(MembersCase) -> f64, seeks: impl Fn(MembersCase) -> f64) -> String {
     let mut all = Vec::new();
     let mut found = Found::default();
-    for case in Case::all() {
+    for case in MembersCase::all() {
         let kb_s = case.class.bound_kb_s(case.members) * share(case);
         for (job, column, value) in [
             (BONNIE, WRITE, kb_s),
@@ -52,7 +52,8 @@ fn sentences_change_with_the_numbers() {
     ] {
         assert!(good.contains(part), "'{part}' is not in\n{good}");
     }
-    let slow = |case: Case| if case.members == 1 { 1.0 } else { 1.0 / f64::from(case.members) };
+    let slow =
+        |case: MembersCase| if case.members == 1 { 1.0 } else { 1.0 / f64::from(case.members) };
     let bad = said(slow, |case| seeks.published(case).expect("a number"));
     for part in [
         "Two members nowhere double what one writes: 0.65 times on t1.micro",
@@ -66,7 +67,7 @@ fn sentences_change_with_the_numbers() {
 
 #[test]
 fn nothing_found_says_nothing() {
-    let chapter = Options::usual(false).chapter(&Found::default());
+    let chapter = MembersOptions::usual(false).chapter(&Found::default());
     assert!(chapter.says.is_empty() && chapter.cells.is_empty() && chapter.plots.is_empty());
     assert_eq!(chapter.published.len(), 48);
     assert_eq!(chapter.published.iter().map(|one| one.value).sum::<f64>(), 16_189_938.0);

@@ -20,21 +20,21 @@ pub(super) enum Policy {
 
 /// Place of members, and of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PolicyPlace {
     Memory,
     Files,
 }
 
 /// An array with a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Case {
+pub(super) struct PolicyCase {
     pub(super) policy: Policy,
-    pub(super) place: Place,
+    pub(super) place: PolicyPlace,
 }
 
 /// Load on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub(super) enum PolicyLoad {
     Stripes,
     Writes,
     OneByOne,
@@ -65,7 +65,7 @@ impl Policy {
     }
 }
 
-impl Place {
+impl PolicyPlace {
     pub(super) const ALL: [Self; 2] = [Self::Memory, Self::Files];
 
     pub(super) const fn name(self) -> &'static str {
@@ -75,14 +75,14 @@ impl Place {
         }
     }
 
-    pub(super) fn cases(self) -> [Case; 5] {
-        Policy::ALL.map(|policy| Case { policy, place: self })
+    pub(super) fn cases(self) -> [PolicyCase; 5] {
+        Policy::ALL.map(|policy| PolicyCase { policy, place: self })
     }
 }
 
-impl Case {
+impl PolicyCase {
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        Place::ALL.into_iter().flat_map(Place::cases)
+        PolicyPlace::ALL.into_iter().flat_map(PolicyPlace::cases)
     }
 
     pub(super) fn name(self) -> String {
@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-impl Load {
+impl PolicyLoad {
     pub(super) const ALL: [Self; 4] = [Self::Writes, Self::OneByOne, Self::Mixed, Self::Stripes];
 
     pub(super) const fn name(self) -> &'static str {
@@ -108,14 +108,14 @@ impl Load {
     }
 
     /// Memory has no cache that would have to be flushed.
-    pub(super) fn requests(self, place: Place) -> Requests {
+    pub(super) fn requests(self, place: PolicyPlace) -> Requests {
         let (read_percent, bytes, depth) = match self {
             Self::Stripes => (0, STRIPE_BYTES, 8),
             Self::Writes => (0, 4096, 32),
             Self::OneByOne => (0, 4096, 1),
             Self::Mixed => (70, 4096, 32),
         };
-        let writes_a_flush = (place == Place::Files).then_some(depth);
+        let writes_a_flush = (place == PolicyPlace::Files).then_some(depth);
         Requests { read_percent, bytes, depth, writes_a_flush }
     }
 }

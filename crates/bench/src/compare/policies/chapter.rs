@@ -1,24 +1,25 @@
 //! The chapter of `policies`: what each costs beside `resync`, and every number.
 
-use super::Options;
-use super::case::{Case, Load, Place, Policy};
+use super::PolicyOptions;
+use super::case::{Policy, PolicyCase, PolicyLoad, PolicyPlace};
 use crate::compare::numbers::Numbers;
 use crate::compare::rates::{Compared, TIME, cells, every_number, of_fio};
 use crate::compare::words::{number, with_range};
 use crate::model::{Axis, Chapter, Found, Measured, Plot, Point, Rule, Series, Table};
 
-pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
+pub(super) fn chapter(options: &PolicyOptions, found: &Found) -> Chapter {
     let numbers = of_fio(found);
-    let mut cases: Vec<Case> = Case::all().collect();
+    let mut cases: Vec<PolicyCase> = PolicyCase::all().collect();
     cases.retain(|case| numbers.has(&case.name()));
-    let row = |case: &Case, load: Load| Compared {
+    let row = |case: &PolicyCase, load: PolicyLoad| Compared {
         case: case.name(),
         to: case.baseline(),
         load: load.name().to_owned(),
     };
     let rows: Vec<Compared> =
-        cases.iter().flat_map(|case| Load::ALL.map(|load| row(case, load))).collect();
-    let places = || Place::ALL.into_iter().filter(|place| cases.iter().any(|c| c.place == *place));
+        cases.iter().flat_map(|case| PolicyLoad::ALL.map(|load| row(case, load))).collect();
+    let places =
+        || PolicyPlace::ALL.into_iter().filter(|place| cases.iter().any(|c| c.place == *place));
     let mut tables: Vec<Table> = places().map(|place| costs(&numbers, place)).collect();
     let words = ("Policies and loads", "policy and load", &["rate by that of resync"][..]);
     let note = "Medians of all rounds; ~ marks those whose rounds lie far apart. Latencies of \
@@ -35,8 +36,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     }
 }
 
-fn about(options: &Options) -> Vec<String> {
-    let Options { run_ms, member_bytes, .. } = options;
+fn about(options: &PolicyOptions) -> Vec<String> {
+    let PolicyOptions { run_ms, member_bytes, .. } = options;
     vec![format!(
         "RAID 5 on four members of {} MiB, chunk 512K, over NBD by fio at random places of all \
          that the array holds, for {run_ms} ms each; the journal is as large as a member and lies \
@@ -49,35 +50,35 @@ fn about(options: &Options) -> Vec<String> {
 }
 
 /// The cases that cost something.
-fn others(place: Place) -> impl Iterator<Item = Case> {
+fn others(place: PolicyPlace) -> impl Iterator<Item = PolicyCase> {
     place.cases().into_iter().filter(|case| case.policy != Policy::Resync)
 }
 
-fn cost(numbers: &Numbers, case: Case, load: Load) -> Option<Measured> {
+fn cost(numbers: &Numbers, case: PolicyCase, load: PolicyLoad) -> Option<Measured> {
     numbers.ratio(&case.name(), &case.baseline(), load.name(), TIME)
 }
 
-fn costs(numbers: &Numbers, place: Place) -> Table {
-    let row = |load: Load| {
+fn costs(numbers: &Numbers, place: PolicyPlace) -> Table {
+    let row = |load: PolicyLoad| {
         let word = |case| with_range(cost(numbers, case, load).as_ref());
         std::iter::once(load.name().to_owned()).chain(others(place).map(word)).collect()
     };
     Table::new(
         format!("Time per request by that of resync, members of {}", place.name()),
         std::iter::once("load").chain(others(place).map(|case| case.policy.name())),
-        Load::ALL.map(row),
+        PolicyLoad::ALL.map(row),
         "Medians of the ratios of all rounds, in brackets the least and the most; above 1 is \
          slower than resync.",
     )
 }
 
-fn says(numbers: &Numbers, place: Place) -> Vec<String> {
-    let sentence = |case: Case| {
-        let cost = |load: Load| {
+fn says(numbers: &Numbers, place: PolicyPlace) -> Vec<String> {
+    let sentence = |case: PolicyCase| {
+        let cost = |load: PolicyLoad| {
             let times = number(cost(numbers, case, load)?.spread.median);
             Some(format!("{times} times ({})", load.name()))
         };
-        let costs: Vec<String> = Load::ALL.into_iter().filter_map(cost).collect();
+        let costs: Vec<String> = PolicyLoad::ALL.into_iter().filter_map(cost).collect();
         let name = case.name();
         let costs = (!costs.is_empty()).then(|| costs.join(", "))?;
         Some(format!("A request takes by {name} that of resync: {costs}."))
@@ -85,15 +86,18 @@ fn says(numbers: &Numbers, place: Place) -> Vec<String> {
     others(place).filter_map(sentence).collect()
 }
 
-fn plot(numbers: &Numbers, place: Place) -> Plot {
-    let bars = |case: Case| {
-        let point = |(at, load): (usize, Load)| {
+fn plot(numbers: &Numbers, place: PolicyPlace) -> Plot {
+    let bars = |case: PolicyCase| {
+        let point = |(at, load): (usize, PolicyLoad)| {
             Some(Point::of(at as f64, cost(numbers, case, load)?.spread))
         };
-        Series::measured(case.policy.name(), Load::ALL.into_iter().enumerate().filter_map(point))
+        Series::measured(
+            case.policy.name(),
+            PolicyLoad::ALL.into_iter().enumerate().filter_map(point),
+        )
     };
     let axes = [
-        Axis::names("", Load::ALL.map(Load::name)),
+        Axis::names("", PolicyLoad::ALL.map(PolicyLoad::name)),
         Axis::linear("time per request by that of resync"),
     ];
     let id = format!("policies-{}", place.name());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{CHUNK_BYTES, Case, Load, MEMBERS, Place, Policy, STRIPE_BYTES};
+use self::case::{CHUNK_BYTES, MEMBERS, Policy, PolicyCase, PolicyLoad, PolicyPlace, STRIPE_BYTES};
 use super::prepared::{Prepared, fill, job_file};
 use super::{Plan, named};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct PolicyOptions {
     /// Length of one measurement.
     pub run_ms: u64,
     /// Size of a member and of a journal.
@@ -34,7 +34,7 @@ pub struct Options {
     pub runs: u16,
 }
 
-impl Options {
+impl PolicyOptions {
     /// Returns what the members and journals on one medium take.
     fn place_bytes(&self) -> u64 {
         let journals = Policy::ALL.iter().filter(|policy| policy.has_journal()).count();
@@ -42,7 +42,7 @@ impl Options {
     }
 }
 
-impl Plan for Options {
+impl Plan for PolicyOptions {
     const NAME: &'static str = "policies";
 
     fn usual(quick: bool) -> Self {
@@ -59,14 +59,14 @@ impl Plan for Options {
 
     fn groups(&self) -> Vec<Group> {
         let takes = Duration::from_millis(self.run_ms) + BESIDE;
-        let group = |place: Place| Group {
+        let group = |place: PolicyPlace| Group {
             title: format!("policies, {}", place.name()),
-            cases: place.cases().map(Case::name).to_vec(),
-            jobs: Load::ALL.map(|load| Job::new(load.name(), takes)).to_vec(),
+            cases: place.cases().map(PolicyCase::name).to_vec(),
+            jobs: PolicyLoad::ALL.map(|load| Job::new(load.name(), takes)).to_vec(),
             rounds: self.runs,
             set_up: Duration::from_millis(1500),
         };
-        Place::ALL.map(group).to_vec()
+        PolicyPlace::ALL.map(group).to_vec()
     }
 
     fn needs_bytes(&self) -> u64 {
@@ -83,10 +83,10 @@ impl Plan for Options {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let Case { policy, place } = named(Case::all(), |case| case.name(), case)?;
+        let PolicyCase { policy, place } = named(PolicyCase::all(), |case| case.name(), case)?;
         let room = match place {
-            Place::Memory => room.in_memory()?,
-            Place::Files => room.clone(),
+            PolicyPlace::Memory => room.in_memory()?,
+            PolicyPlace::Files => room.clone(),
         };
         let files = MEMBERS + usize::from(policy.has_journal());
         let mut stack = Stack::new(&room, case).files(files, self.member_bytes)?;
@@ -106,7 +106,7 @@ impl Plan for Options {
         let tool = Tool::find("fio", "fio")?;
         let run_ms = self.run_ms;
         Ok(Prepared::on(stack, move |stack, job, note| {
-            let load = named(Load::ALL, |load| load.name().to_owned(), job)?;
+            let load = named(PolicyLoad::ALL, |load| load.name().to_owned(), job)?;
             let text = job_file(job, &stack.top, load.requests(place), (area_bytes, run_ms));
             if policy != Policy::WrittenBack {
                 return fio::run(&tool, &text, note);

@@ -2,14 +2,14 @@
 
 /// An array that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level {
+pub(super) struct StateLevel {
     pub(super) number: u8,
     pub(super) members: usize,
     /// Members' worth of data.
     pub(super) data: usize,
 }
 
-impl Level {
+impl StateLevel {
     pub(super) const ALL: [Self; 3] = [
         Self { number: 1, members: 2, data: 1 },
         Self { number: 5, members: 3, data: 2 },
@@ -39,18 +39,18 @@ impl State {
 
 /// Case that is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum StateCase {
     /// An array that stays in a state.
-    Array { level: Level, state: State },
+    Array { level: StateLevel, state: State },
     /// A member of a mirror, mounted without the array.
     Alone,
     /// An array that goes from state to state.
-    Trace { level: Level },
+    Trace { level: StateLevel },
     /// A mirror that recovers under [`LIMITS`].
     Limited,
 }
 
-impl Case {
+impl StateCase {
     /// Name with its members' marks, `I` for the one that is being made right.
     pub(super) fn name(self) -> String {
         match self {
@@ -67,21 +67,21 @@ impl Case {
     /// Returns all cases: levels in each state, levels that go from state to state, and the others.
     pub(super) fn all() -> Vec<Self> {
         let states = |level| State::ALL.map(|state| Self::Array { level, state });
-        let arrays = Level::ALL.into_iter().flat_map(states);
-        let traces = Level::ALL.into_iter().map(|level| Self::Trace { level });
+        let arrays = StateLevel::ALL.into_iter().flat_map(states);
+        let traces = StateLevel::ALL.into_iter().map(|level| Self::Trace { level });
         arrays.chain(traces).chain([Self::Alone, Self::Limited]).collect()
     }
 }
 
 /// The states of an array, as cases.
-pub(super) fn states(level: Level) -> [Case; 3] {
-    State::ALL.map(|state| Case::Array { level, state })
+pub(super) fn states(level: StateLevel) -> [StateCase; 3] {
+    State::ALL.map(|state| StateCase::Array { level, state })
 }
 
 /// The cases of the first sweep, as published, and their names there.
-pub(super) fn mirror() -> [(Case, &'static str); 4] {
-    let [in_sync, degraded, recovering] = states(Level::ALL[0]);
-    [(in_sync, "UU"), (degraded, "U_"), (recovering, "UI"), (Case::Alone, "no RAID")]
+pub(super) fn mirror() -> [(StateCase, &'static str); 4] {
+    let [in_sync, degraded, recovering] = states(StateLevel::ALL[0]);
+    [(in_sync, "UU"), (degraded, "U_"), (recovering, "UI"), (StateCase::Alone, "no RAID")]
 }
 
 /// Direction of data.

@@ -1,14 +1,14 @@
 //! The chapter of the report.
 
-use super::Options;
-use super::case::{Case, Flow, Level, Task, states};
+use super::StateOptions;
+use super::case::{Flow, StateCase, StateLevel, Task, states};
 use super::course::Phase;
 use super::numbers::{DD_CORES, SPEED, States, finish_error, kept, published_ratio, used};
 use super::{plots, published, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Published};
 
 /// The chapter of the comparison `states`, from its options and from what was found.
-pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
+pub(super) fn chapter(options: &StateOptions, found: &Found) -> Chapter {
     let numbers = States::of(options, found);
     Chapter {
         title: "What the states of an array cost".to_owned(),
@@ -79,12 +79,13 @@ fn cache(numbers: &States<'_>) -> Option<String> {
 }
 
 fn everything_published() -> Vec<Published> {
-    let speed =
-        |case: Case, task: Task, value| Published::new(&case.name(), &task.name(), SPEED, value);
-    let mirror = states(Level::ALL[0]);
+    let speed = |case: StateCase, task: Task, value| {
+        Published::new(&case.name(), &task.name(), SPEED, value)
+    };
+    let mirror = states(StateLevel::ALL[0]);
     let mut all = Vec::new();
     for mb in published::SIZES_MB {
-        for case in mirror.into_iter().chain([Case::Alone]) {
+        for case in mirror.into_iter().chain([StateCase::Alone]) {
             for flow in Flow::ALL {
                 let value = published::mb_s(case, flow, mb);
                 all.extend(value.map(|value| speed(case, Task::sized(flow, mb), value)));
@@ -98,8 +99,8 @@ fn everything_published() -> Vec<Published> {
 
 fn cells(numbers: &States<'_>) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for level in Level::ALL {
-        let alone = (level.number == 1).then_some(Case::Alone);
+    for level in StateLevel::ALL {
+        let alone = (level.number == 1).then_some(StateCase::Alone);
         for case in states(level).into_iter().chain(alone) {
             cells.extend(swept(numbers, case));
         }
@@ -110,14 +111,14 @@ fn cells(numbers: &States<'_>) -> Vec<Cell> {
     for index in States::limits() {
         let metrics = [used(Phase::Both), Phase::Both.name().to_owned()];
         let job = Task::Limits(index).name();
-        let cell = |metric: &String| numbers.numbers.cell(&Case::Limited.name(), &job, metric);
+        let cell = |metric: &String| numbers.numbers.cell(&StateCase::Limited.name(), &job, metric);
         cells.extend(metrics.iter().filter_map(cell));
     }
     cells
 }
 
 /// Cells of a case of the sweep.
-fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
+fn swept(numbers: &States<'_>, case: StateCase) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut push = |task: Task, fill: &dyn Fn(&mut Cell)| {
         let cell = |metric| numbers.numbers.cell(&case.name(), &task.name(), metric);
@@ -137,7 +138,7 @@ fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
             });
         }
         push(Task::Cached(mb), &|cell| {
-            let in_sync = case == states(Level::ALL[0])[0];
+            let in_sync = case == states(StateLevel::ALL[0])[0];
             cell.published = if in_sync { published::cached_mb_s(mb) } else { None };
         });
     }
@@ -146,8 +147,8 @@ fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
 }
 
 /// Cells of a trace.
-fn traced(numbers: &States<'_>, level: Level, flow: Flow) -> Vec<Cell> {
-    let case = Case::Trace { level };
+fn traced(numbers: &States<'_>, level: StateLevel, flow: Flow) -> Vec<Cell> {
+    let case = StateCase::Trace { level };
     let cell = |metric: &str, bound, published: Option<f64>| {
         let cell = numbers.numbers.cell(&case.name(), &Task::Trace(flow).name(), metric)?;
         let published_ratio = if level.number == 1 { published } else { None };

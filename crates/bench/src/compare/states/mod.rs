@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{Case, Flow, LIMITS, Level, State, Task, states};
-use self::sweep::Sweep;
+use self::case::{Flow, LIMITS, State, StateCase, StateLevel, Task, states};
+use self::sweep::StateSweep;
 use self::trace::Tracing;
 use super::prepared::Prepared;
 use super::{Plan, named};
@@ -32,7 +32,7 @@ const SET_UP: Duration = Duration::from_millis(700);
 
 /// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
+pub struct StateOptions {
     /// Sizes that are written and read at once, in 10^6 bytes, ascending.
     pub sizes_mb: Vec<u64>,
     /// Number of rounds.
@@ -53,7 +53,7 @@ pub struct Options {
     pub dirty_bytes: u64,
 }
 
-impl Options {
+impl StateOptions {
     /// The largest size.
     fn largest_mb(&self) -> u64 {
         self.sizes_mb.iter().copied().max().unwrap_or(0)
@@ -63,8 +63,8 @@ impl Options {
         Duration::from_secs_f64(bytes as f64 / self.member_bytes_per_s.max(1) as f64)
     }
 
-    fn sweep(&self, level: Level) -> Group {
-        let alone = (level.number == 1).then_some(Case::Alone);
+    fn sweep(&self, level: StateLevel) -> Group {
+        let alone = (level.number == 1).then_some(StateCase::Alone);
         let largest = self.largest_mb();
         let set_up = self.member_takes(largest * 1_000_000);
         Group {
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    fn sweep_jobs(&self, level: Level) -> Vec<Job> {
+    fn sweep_jobs(&self, level: StateLevel) -> Vec<Job> {
         let sizes = &self.sizes_mb;
         // Nothing was written with the smallest size that was read.
         let written: Vec<u64> = sizes.iter().copied().filter(|&mb| mb > 2).collect();
@@ -94,13 +94,13 @@ impl Options {
         tasks.into_iter().map(job).collect()
     }
 
-    fn traces(&self, level: Level) -> Group {
+    fn traces(&self, level: StateLevel) -> Group {
         let recovery = self.member_takes(self.traced_member_bytes);
         let phase = Duration::from_secs_f64(self.phase_s);
         let trace = |flow| Job::new(Task::Trace(flow).name(), phase * 4 + recovery + ABOUT_IT);
         Group {
             title: format!("RAID {} from state to state", level.number),
-            cases: vec![Case::Trace { level }.name()],
+            cases: vec![StateCase::Trace { level }.name()],
             jobs: Flow::ALL.map(trace).into(),
             rounds: self.runs,
             set_up: SET_UP * 2,
@@ -112,7 +112,7 @@ impl Options {
         let limit = |index| Job::new(Task::Limits(index).name(), takes);
         Group {
             title: "A recovery under limits".to_owned(),
-            cases: vec![Case::Limited.name()],
+            cases: vec![StateCase::Limited.name()],
             jobs: (0..LIMITS.len()).map(limit).collect(),
             rounds: self.runs,
             set_up: SET_UP * 2,
@@ -120,7 +120,7 @@ impl Options {
     }
 }
 
-impl Plan for Options {
+impl Plan for StateOptions {
     const NAME: &'static str = "states";
 
     fn usual(quick: bool) -> Self {
@@ -157,8 +157,8 @@ impl Plan for Options {
 
     fn groups(&self) -> Vec<Group> {
         let levels = |numbers: &[u8]| {
-            let wanted = |level: &Level| numbers.contains(&level.number);
-            Level::ALL.into_iter().filter(wanted).collect::<Vec<Level>>()
+            let wanted = |level: &StateLevel| numbers.contains(&level.number);
+            StateLevel::ALL.into_iter().filter(wanted).collect::<Vec<StateLevel>>()
         };
         let swept = levels(&self.swept_levels).into_iter().map(|one| self.sweep(one));
         let traced = levels(&self.traced_levels).into_iter().map(|one| self.traces(one));
@@ -174,13 +174,13 @@ impl Plan for Options {
             "as they are\n".to_owned()
         };
         let swept = |stack: Stack, state, members: String| {
-            let jobs = Sweep::new(&stack, state, self)?;
+            let jobs = StateSweep::new(&stack, state, self)?;
             Ok(Prepared::on(stack, move |stack, job, note| {
                 note.file("members.txt", members.as_str());
                 jobs.run(stack, job, note)
             }) as Box<dyn Standing>)
         };
-        let traced = |level: Level, limited: bool, members: String| {
+        let traced = |level: StateLevel, limited: bool, members: String| {
             let name = if limited { "limited".to_owned() } else { format!("raid{}", level.number) };
             let stack = sweep::array(room, self, level, (&name, self.traced_member_bytes))?;
             let jobs = Tracing::new(&stack, self, limited)?;
@@ -189,15 +189,15 @@ impl Plan for Options {
                 jobs.run(stack, job, note)
             }) as Box<dyn Standing>)
         };
-        match named(Case::all(), |case| case.name(), case)? {
-            Case::Array { level, state } => {
+        match named(StateCase::all(), |case| case.name(), case)? {
+            StateCase::Array { level, state } => {
                 let name = format!("raid{}{state:?}", level.number);
                 let name = (name.as_str(), self.swept_member_bytes);
                 swept(sweep::array(room, self, level, name)?, state, members)
             }
-            Case::Alone => swept(sweep::alone(room, self)?, State::InSync, members),
-            Case::Trace { level } => traced(level, false, members),
-            Case::Limited => traced(Level::ALL[0], true, members),
+            StateCase::Alone => swept(sweep::alone(room, self)?, State::InSync, members),
+            StateCase::Trace { level } => traced(level, false, members),
+            StateCase::Limited => traced(StateLevel::ALL[0], true, members),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Numbers of all runs.
 
-use super::Options;
-use super::case::{Case, Flow, LIMITS, Level, State, Task};
+use super::StateOptions;
+use super::case::{Flow, LIMITS, State, StateCase, StateLevel, Task};
 use super::course::{Course, Phase};
 use super::published;
 use crate::compare::numbers::{Numbers, reading};
@@ -32,13 +32,13 @@ pub(super) fn kept(metric: &str) -> String {
 
 /// The options of a run and what it found. Speeds are in MB/s; `None` where nothing was found.
 pub(super) struct States<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a StateOptions,
     pub(super) numbers: Numbers,
     pub(super) found: &'a Found,
 }
 
 impl<'a> States<'a> {
-    pub(super) fn of(options: &'a Options, found: &'a Found) -> Self {
+    pub(super) fn of(options: &'a StateOptions, found: &'a Found) -> Self {
         let of_dd = Numbers::read(found, ["dd.txt"], |run, [text]| {
             vec![
                 reading(&run.job, SPEED, "MB/s", dd::at_once_mb_s(text)),
@@ -68,35 +68,35 @@ impl<'a> States<'a> {
     }
 
     /// MB/s of all `dd`s of a job.
-    pub(super) fn dd(&self, case: Case, task: Task) -> Option<Spread> {
+    pub(super) fn dd(&self, case: StateCase, task: Task) -> Option<Spread> {
         self.numbers.spread(&case.name(), &task.name(), SPEED)
     }
 
     /// A number of the traces of a level.
-    pub(super) fn traced(&self, level: Level, flow: Flow, metric: &str) -> Option<Spread> {
-        self.numbers.spread(&Case::Trace { level }.name(), &Task::Trace(flow).name(), metric)
+    pub(super) fn traced(&self, level: StateLevel, flow: Flow, metric: &str) -> Option<Spread> {
+        self.numbers.spread(&StateCase::Trace { level }.name(), &Task::Trace(flow).name(), metric)
     }
 
     /// The same, of the round in the middle.
-    pub(super) fn middle(&self, level: Level, flow: Flow, metric: &str) -> Option<f64> {
+    pub(super) fn middle(&self, level: StateLevel, flow: Flow, metric: &str) -> Option<f64> {
         self.traced(level, flow, metric).map(|spread| spread.median)
     }
 
     /// A number of a mirror's recovery under limits, while dd writes.
     pub(super) fn limited(&self, index: usize, metric: &str) -> Option<Spread> {
-        self.numbers.spread(&Case::Limited.name(), &Task::Limits(index).name(), metric)
+        self.numbers.spread(&StateCase::Limited.name(), &Task::Limits(index).name(), metric)
     }
 
     /// The first trace of a level.
-    pub(super) fn course(&self, level: Level, flow: Flow) -> Option<Course> {
-        let case = Case::Trace { level }.name();
+    pub(super) fn course(&self, level: StateLevel, flow: Flow) -> Option<Course> {
+        let case = StateCase::Trace { level }.name();
         let job = Task::Trace(flow).name();
         let run = self.found.runs(&case, &job).next()?;
         Some(Course::of(&self.found.text(run, "trace.txt")?))
     }
 
     /// CPU seconds a second of the process that serves a case.
-    pub(super) fn server_cores(&self, case: Case, task: Task) -> Option<Spread> {
+    pub(super) fn server_cores(&self, case: StateCase, task: Task) -> Option<Spread> {
         self.found.server_cores(&case.name(), &task.name())
     }
 
@@ -110,24 +110,28 @@ impl<'a> States<'a> {
 
     /// Most that the members allow, in MB/s of the array's content: of a write, each member takes
     /// its part; a read comes from all that can be read, also from what has been recovered.
-    pub(super) fn bound_mb_s(&self, case: Case, flow: Flow) -> Option<f64> {
+    pub(super) fn bound_mb_s(&self, case: StateCase, flow: Flow) -> Option<f64> {
         let members = match (case, flow) {
-            (Case::Alone | Case::Limited, _) => 1,
-            (Case::Array { level, .. } | Case::Trace { level }, Flow::Write) => level.data,
-            (Case::Array { level, state: State::Degraded }, Flow::Read) => level.members - 1,
-            (Case::Array { level, .. } | Case::Trace { level }, Flow::Read) => level.members,
+            (StateCase::Alone | StateCase::Limited, _) => 1,
+            (StateCase::Array { level, .. } | StateCase::Trace { level }, Flow::Write) => {
+                level.data
+            }
+            (StateCase::Array { level, state: State::Degraded }, Flow::Read) => level.members - 1,
+            (StateCase::Array { level, .. } | StateCase::Trace { level }, Flow::Read) => {
+                level.members
+            }
         };
         Some(self.member_mb_s()? * members as f64)
     }
 
     /// Ratio to a member on its own.
-    pub(super) fn ratio(&self, case: Case, task: Task) -> Option<f64> {
-        Some(self.dd(case, task)?.median / self.dd(Case::Alone, task)?.median)
+    pub(super) fn ratio(&self, case: StateCase, task: Task) -> Option<f64> {
+        Some(self.dd(case, task)?.median / self.dd(StateCase::Alone, task)?.median)
     }
 
     /// Mean of the ratios to a member on its own, of all sizes that were measured: here and as
     /// published.
-    pub(super) fn mean_ratio(&self, case: Case, flow: Flow) -> Option<(f64, f64)> {
+    pub(super) fn mean_ratio(&self, case: StateCase, flow: Flow) -> Option<(f64, f64)> {
         let of = |&mb: &u64| {
             let ours = self.ratio(case, Task::sized(flow, mb))?;
             Some((ours, published_ratio(case, flow, mb)?))
@@ -139,12 +143,12 @@ impl<'a> States<'a> {
     }
 
     /// The levels whose traces there are, each with both ways in which it is used.
-    pub(super) fn traces(&self) -> Vec<(Level, Flow)> {
-        let has = |level: &Level| {
-            let name = Case::Trace { level: *level }.name();
+    pub(super) fn traces(&self) -> Vec<(StateLevel, Flow)> {
+        let has = |level: &StateLevel| {
+            let name = StateCase::Trace { level: *level }.name();
             self.found.runs.iter().any(|run| run.case == name)
         };
-        let levels = Level::ALL.into_iter().filter(has);
+        let levels = StateLevel::ALL.into_iter().filter(has);
         levels.flat_map(|level| Flow::ALL.map(|flow| (level, flow))).collect()
     }
 
@@ -155,8 +159,8 @@ impl<'a> States<'a> {
 }
 
 /// Published ratio to a member on its own.
-pub(super) fn published_ratio(case: Case, flow: Flow, mb: u64) -> Option<f64> {
-    Some(published::mb_s(case, flow, mb)? / published::mb_s(Case::Alone, flow, mb)?)
+pub(super) fn published_ratio(case: StateCase, flow: Flow, mb: u64) -> Option<f64> {
+    Some(published::mb_s(case, flow, mb)? / published::mb_s(StateCase::Alone, flow, mb)?)
 }
 
 /// Writes a median for people: three figures, and a mark where the rounds lie far apart.

@@ -1,6 +1,6 @@
 //! Plots of the chapter.
 
-use super::case::{Flow, LIMITS, Level, Task, mirror};
+use super::case::{Flow, LIMITS, StateLevel, Task, mirror};
 use super::course::Phase;
 use super::numbers::{States, used};
 use super::published;
@@ -61,7 +61,7 @@ fn cached(numbers: &States<'_>) -> Plot {
 }
 
 /// One trace, over time.
-fn trace(numbers: &States<'_>, level: Level, flow: Flow) -> Option<Plot> {
+fn trace(numbers: &States<'_>, level: StateLevel, flow: Flow) -> Option<Plot> {
     let course = numbers.course(level, flow)?;
     let line = |name: String, points: Vec<(f64, f64)>| {
         Series::measured(name, points.into_iter().map(|(x, y)| Point::at(x, y)))
@@ -92,7 +92,7 @@ fn limits(numbers: &States<'_>) -> Plot {
 
 /// Draws what was said to be left of a mirror's recovery, and what was.
 fn estimates(numbers: &States<'_>, flow: Flow) -> Option<Plot> {
-    let all = numbers.course(Level::ALL[0], flow)?.estimates();
+    let all = numbers.course(StateLevel::ALL[0], flow)?.estimates();
     let said = all.iter().map(|(at, said, _)| Point::at(*at, *said));
     let left = all.iter().map(|(at, _, left)| Point::at(*at, *left));
     let series = [

@@ -1,7 +1,7 @@
 //! Published figures: "RAID 1 on Debian etch", two disks of 80 GB, `dd` on ext3; and the lines of
 //! `/proc/mdstat` from the same page.
 
-use super::case::{Case, Flow, State};
+use super::case::{Flow, State, StateCase};
 
 /// The sizes, in 10^6 bytes. Nothing was written with the first.
 pub(super) const SIZES_MB: [u64; 8] = [2, 4, 16, 64, 256, 512, 1024, 2048];
@@ -37,12 +37,12 @@ pub(super) const USE_KEPT: f64 = 0.95;
 pub(super) const WRITE_CORES: f64 = 0.104;
 
 /// MB/s of a mirror in a state or of a member of it.
-pub(super) fn mb_s(case: Case, flow: Flow, mb: u64) -> Option<f64> {
+pub(super) fn mb_s(case: StateCase, flow: Flow, mb: u64) -> Option<f64> {
     let row = match case {
-        Case::Array { level, state } if level.number == 1 => {
+        StateCase::Array { level, state } if level.number == 1 => {
             State::ALL.iter().position(|one| *one == state)?
         }
-        Case::Alone => 3,
+        StateCase::Alone => 3,
         _ => return None,
     };
     let column = SIZES_MB.iter().position(|size| *size == mb)?;
@@ -60,16 +60,16 @@ pub(super) fn cached_mb_s(mb: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::Level;
+    use super::super::case::StateLevel;
     use super::*;
 
     /// Ratios that their author could have worked out.
     #[test]
     fn the_ratios_are_the_ones_known() {
-        let level = Level::ALL[0];
+        let level = StateLevel::ALL[0];
         let ratio = |state, flow, mb| {
-            let array = mb_s(Case::Array { level, state }, flow, mb)?;
-            Some((array / mb_s(Case::Alone, flow, mb)? * 100.0).round() as u32)
+            let array = mb_s(StateCase::Array { level, state }, flow, mb)?;
+            Some((array / mb_s(StateCase::Alone, flow, mb)? * 100.0).round() as u32)
         };
         let row = |state, flow| SIZES_MB.map(|mb| ratio(state, flow, mb).unwrap_or(0));
         let write = Flow::Write;

@@ -1,6 +1,6 @@
 //! Sentences that follow from the numbers.
 
-use super::case::{Case, Flow, Level, Task, states};
+use super::case::{Flow, StateCase, StateLevel, Task, states};
 use super::course::Phase;
 use super::numbers::{States, figure, finish_error, kept, used};
 use super::published;
@@ -29,7 +29,7 @@ fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
         let (ours, theirs) = numbers.mean_ratio(case, flow)?;
         Some(format!("{} (published {})", figure(Some(ours)), figure(Some(theirs))))
     };
-    let [in_sync, degraded, recovering] = states(Level::ALL[0]).map(of);
+    let [in_sync, degraded, recovering] = states(StateLevel::ALL[0]).map(of);
     let verb = match flow {
         Flow::Write => "Writing to",
         Flow::Read => "Reading from",
@@ -43,7 +43,7 @@ fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
 
 /// Says what dd and a recovery leave to each other.
 fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
-    let level = Level::ALL[0];
+    let level = StateLevel::ALL[0];
     let dd = numbers.middle(level, flow, &kept(&used(Phase::Both)))?;
     let recovery = numbers.middle(level, flow, &kept(Phase::Both.name()))?;
     let verb = match flow {
@@ -70,7 +70,7 @@ fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
 
 /// Says why they do not get what was wanted.
 fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
-    let level = Level::ALL[0];
+    let level = StateLevel::ALL[0];
     let speed = numbers.middle(level, flow, Phase::Both.name())?;
     let alone = numbers.middle(level, flow, Phase::Alone.name())?;
     let degraded = numbers.middle(level, flow, &used(Phase::Degraded))?;
@@ -95,9 +95,9 @@ fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
 }
 
 fn readers(numbers: &States<'_>) -> Option<String> {
-    let mirror = states(Level::ALL[0])[0];
+    let mirror = states(StateLevel::ALL[0])[0];
     let largest = Task::Read(numbers.options.largest_mb());
-    let alone = numbers.dd(Case::Alone, largest)?.median;
+    let alone = numbers.dd(StateCase::Alone, largest)?.median;
     let two = numbers.dd(mirror, Task::TwoReaders)?.median / alone;
     let one = numbers.dd(mirror, largest)?.median / alone;
     let verdict = if two > WANTED_READERS { "both legs serve" } else { "the legs do not add up" };
@@ -111,7 +111,7 @@ fn readers(numbers: &States<'_>) -> Option<String> {
 
 /// Says where the page cache takes no more.
 fn cliff(numbers: &States<'_>) -> Option<String> {
-    let mirror = states(Level::ALL[0])[0];
+    let mirror = states(StateLevel::ALL[0])[0];
     let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.median));
     let all: Vec<(u64, f64)> = numbers.options.sizes_mb.iter().filter_map(speed).collect();
     let (last, at_last) = all.last()?;
@@ -134,7 +134,7 @@ fn cliff(numbers: &States<'_>) -> Option<String> {
 }
 
 fn estimate(numbers: &States<'_>) -> Option<String> {
-    let error = |phase| numbers.middle(Level::ALL[0], Flow::Write, &finish_error(phase));
+    let error = |phase| numbers.middle(StateLevel::ALL[0], Flow::Write, &finish_error(phase));
     let with = error(Phase::Both)?;
     let after = error(Phase::After)?;
     Some(format!(
@@ -149,7 +149,7 @@ fn estimate(numbers: &States<'_>) -> Option<String> {
 fn worst(numbers: &States<'_>) -> Option<String> {
     let mut all = Vec::new();
     for flow in Flow::ALL {
-        for case in states(Level::ALL[0]) {
+        for case in states(StateLevel::ALL[0]) {
             for &mb in &numbers.options.sizes_mb {
                 let ratio = numbers.ratio(case, Task::sized(flow, mb));
                 all.extend(ratio.map(|ratio| (ratio, flow, case, mb)));

@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use super::Options;
-use super::case::{Level, State, Task};
+use super::StateOptions;
+use super::case::{State, StateLevel, Task};
 use crate::compare::named;
 use crate::failure::Failure;
 use crate::model::Note;
 use crate::rig::leftovers::{Guard, Leftover};
-use crate::rig::{ArraySpec, Kind, Limits, Rate, Room, Stack};
+use crate::rig::{ArraySpec, FileSystemKind, Limits, Rate, Room, Stack};
 use crate::tool::dd;
 use crate::tool::mdstat::Recovery;
 
@@ -23,8 +23,8 @@ const DATA: &str = "data";
 /// was first measured, or over the members that were named, as they are.
 pub(super) fn array(
     room: &Room,
-    options: &Options,
-    level: Level,
+    options: &StateOptions,
+    level: StateLevel,
     (name, bytes): (&str, u64),
 ) -> Result<Stack, Failure> {
     let mut stack = Stack::new(room, name).files(level.members, bytes)?;
@@ -35,14 +35,14 @@ pub(super) fn array(
     }
     let level = level.number.to_string();
     let spec = ArraySpec { level, ..ArraySpec::default() };
-    stack.array(spec)?.device()?.file_system(Kind::Ext4, MOUNT)
+    stack.array(spec)?.device()?.file_system(FileSystemKind::Ext4, MOUNT)
 }
 
 /// A member of a mirror without the array: the file system lies where the superblock says that the
 /// data begin.
-pub(super) fn alone(room: &Room, options: &Options) -> Result<Stack, Failure> {
+pub(super) fn alone(room: &Room, options: &StateOptions) -> Result<Stack, Failure> {
     let name = ("alone", options.swept_member_bytes);
-    let stack = array(room, options, Level::ALL[0], name)?.down_to_members();
+    let stack = array(room, options, StateLevel::ALL[0], name)?.down_to_members();
     let member = stack.members[0].clone();
     let (offset, size) = data_area(room, &member)?;
     let words = ["--direct-io=on", "--offset", &offset, "--sizelimit", &size];
@@ -87,15 +87,19 @@ pub(super) fn fill(stack: &Stack, mb: u64) -> Result<(), Failure> {
 }
 
 /// Jobs on an array whose state stays.
-pub(super) struct Sweep {
+pub(super) struct StateSweep {
     state: State,
     sizes_mb: Vec<u64>,
     dirty_bytes: u64,
 }
 
-impl Sweep {
+impl StateSweep {
     /// Writes what will be read, then brings the array into the state.
-    pub(super) fn new(stack: &Stack, state: State, options: &Options) -> Result<Self, Failure> {
+    pub(super) fn new(
+        stack: &Stack,
+        state: State,
+        options: &StateOptions,
+    ) -> Result<Self, Failure> {
         fill(stack, options.largest_mb())?;
         if state != State::InSync {
             member(stack, "fail", &mut Note::default())?;

@@ -1,6 +1,6 @@
 //! The tables: as published, with what was published beside what was found.
 
-use super::case::{Case, Flow, LIMITS, Level, Task, mirror, states};
+use super::case::{Flow, LIMITS, StateCase, StateLevel, Task, mirror, states};
 use super::course::Phase;
 use super::numbers::{DD_CORES, States, figure, finish_error, kept, published_ratio, text, used};
 use super::published;
@@ -11,7 +11,7 @@ use crate::model::Table;
 pub(super) fn tables(numbers: &States<'_>) -> Vec<Table> {
     let mut tables: Vec<Table> = Flow::ALL.map(|flow| speeds(numbers, flow)).into();
     tables.extend([ratios(numbers), cached(numbers), readers(numbers), cores(numbers)]);
-    for level in &Level::ALL[1..] {
+    for level in &StateLevel::ALL[1..] {
         tables.extend(Flow::ALL.map(|flow| parity(numbers, *level, flow)));
     }
     tables.extend([give_and_take(numbers), limits(numbers), estimates(numbers)]);
@@ -23,14 +23,14 @@ fn row(first: impl Into<String>, words: impl IntoIterator<Item = String>) -> Vec
 }
 
 /// All cases whose state stays, of all levels.
-fn all_states() -> impl Iterator<Item = Case> {
-    Level::ALL.into_iter().flat_map(states).chain([Case::Alone])
+fn all_states() -> impl Iterator<Item = StateCase> {
+    StateLevel::ALL.into_iter().flat_map(states).chain([StateCase::Alone])
 }
 
 /// All sizes, published or measured here.
 fn sizes(numbers: &States<'_>, flow: Flow) -> Vec<u64> {
-    let published = |mb: &u64| published::mb_s(Case::Alone, flow, *mb).is_some();
-    let measured = |mb: &u64| numbers.dd(Case::Alone, Task::sized(flow, *mb)).is_some();
+    let published = |mb: &u64| published::mb_s(StateCase::Alone, flow, *mb).is_some();
+    let measured = |mb: &u64| numbers.dd(StateCase::Alone, Task::sized(flow, *mb)).is_some();
     let mut all: Vec<u64> = published::SIZES_MB.into_iter().filter(published).collect();
     all.extend(numbers.options.sizes_mb.iter().copied().filter(measured));
     all.sort_unstable();
@@ -98,8 +98,8 @@ fn cached(numbers: &States<'_>) -> Table {
 
 fn readers(numbers: &States<'_>) -> Table {
     let largest = Task::Read(numbers.options.largest_mb());
-    let one = numbers.dd(Case::Alone, largest).map(|one| one.median);
-    let of_case = |case: Case| {
+    let one = numbers.dd(StateCase::Alone, largest).map(|one| one.median);
+    let of_case = |case: StateCase| {
         let two = numbers.dd(case, Task::TwoReaders)?;
         let single = text(numbers.dd(case, largest));
         let bound = figure(numbers.bound_mb_s(case, Flow::Read));
@@ -116,7 +116,7 @@ fn readers(numbers: &States<'_>) -> Table {
 
 fn cores(numbers: &States<'_>) -> Table {
     let largest = numbers.options.largest_mb();
-    let of_case = |case: Case| {
+    let of_case = |case: StateCase| {
         let pair = |task: Task| {
             let dd = numbers.numbers.spread(&case.name(), &task.name(), DD_CORES);
             [text(dd), text(numbers.server_cores(case, task))]
@@ -135,19 +135,19 @@ fn cores(numbers: &States<'_>) -> Table {
 }
 
 /// The same for a level with parity, where it was measured.
-fn parity(numbers: &States<'_>, level: Level, flow: Flow) -> Table {
+fn parity(numbers: &States<'_>, level: StateLevel, flow: Flow) -> Table {
     let of_size = |&mb: &u64| {
         let task = Task::sized(flow, mb);
         let found = states(level).map(|case| numbers.dd(case, task));
         if found.iter().all(Option::is_none) {
             return None;
         }
-        let alone = numbers.dd(Case::Alone, task);
+        let alone = numbers.dd(StateCase::Alone, task);
         let ratio = found[0].zip(alone).map(|(array, alone)| array.median / alone.median);
         Some(row(mb.to_string(), found.map(text).into_iter().chain([figure(ratio)])))
     };
     let allow = states(level).map(|case| figure(numbers.bound_mb_s(case, flow))).join(", ");
-    let heads = states(level).map(Case::name).into_iter().chain(["in sync to no RAID".into()]);
+    let heads = states(level).map(StateCase::name).into_iter().chain(["in sync to no RAID".into()]);
     Table::new(
         format!("RAID {}, {} with dd, MB/s", level.number, flow.name()),
         row("MB", heads),
@@ -158,7 +158,7 @@ fn parity(numbers: &States<'_>, level: Level, flow: Flow) -> Table {
 
 /// Table of what a recovery and a use of the array take from each other.
 fn give_and_take(numbers: &States<'_>) -> Table {
-    type Trace = (Level, Flow);
+    type Trace = (StateLevel, Flow);
     let of = |(level, flow): &Trace, metric: &str| numbers.traced(*level, *flow, metric);
     let speed = |trace: &Trace, metric: &str| text(of(trace, metric));
     let share =
@@ -198,9 +198,9 @@ fn give_and_take(numbers: &States<'_>) -> Table {
 }
 
 /// Returns what is left of a member for the recovery.
-fn left_mb_s(numbers: &States<'_>, level: Level, flow: Flow, used_mb_s: f64) -> Option<f64> {
+fn left_mb_s(numbers: &States<'_>, level: StateLevel, flow: Flow, used_mb_s: f64) -> Option<f64> {
     let member = numbers.member_mb_s()?;
-    let share = used_mb_s / (numbers.bound_mb_s(Case::Trace { level }, flow)? / member);
+    let share = used_mb_s / (numbers.bound_mb_s(StateCase::Trace { level }, flow)? / member);
     Some((member - share).max(0.0))
 }
 
@@ -223,7 +223,7 @@ fn limits(numbers: &States<'_>) -> Table {
 }
 
 fn estimates(numbers: &States<'_>) -> Table {
-    let of_trace = |(level, flow): (Level, Flow)| {
+    let of_trace = |(level, flow): (StateLevel, Flow)| {
         let error = |phase: Phase| numbers.middle(level, flow, &finish_error(phase));
         let errors = [Phase::Alone, Phase::Both, Phase::After].map(error);
         if errors.iter().all(Option::is_none) {

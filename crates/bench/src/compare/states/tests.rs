@@ -9,7 +9,7 @@ use crate::compare::numbers::Numbers;
 /// Sentences on a mirror: dd alone, in sync, and while it recovers; what dd and the recovery do
 /// beside each other, and what these keep of their speed.
 fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
-    let options = Options::usual(true);
+    let options = StateOptions::usual(true);
     let mut all = Vec::new();
     for ((case, _), mb_s) in mirror().into_iter().zip([in_sync, alone, 60.0, alone]) {
         for &mb in &options.sizes_mb {
@@ -22,7 +22,7 @@ fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
         }
         all.push((case.name(), Task::TwoReaders.name(), SPEED.to_owned(), in_sync));
     }
-    let trace = Case::Trace { level: Level::ALL[0] }.name();
+    let trace = StateCase::Trace { level: StateLevel::ALL[0] }.name();
     for flow in Flow::ALL {
         let both = used(Phase::Both);
         for (metric, value) in [
@@ -80,7 +80,7 @@ fn what_is_said_follows_from_what_was_found() {
 
 #[test]
 fn nothing_found_is_nothing_said() {
-    let chapter = Options::usual(true).chapter(&Found::default());
+    let chapter = StateOptions::usual(true).chapter(&Found::default());
     assert!(chapter.says.is_empty() && chapter.cells.is_empty() && chapter.plots.is_empty());
     assert!(chapter.tables.iter().all(|table| !table.rows.is_empty()));
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Options;
+use super::StateOptions;
 use super::case::{Flow, LIMITS, Task};
 use super::course::Phase;
 use super::sweep::{data, fill, member};
@@ -34,7 +34,11 @@ pub(super) struct Tracing {
 
 impl Tracing {
     /// Writes what will be read. The last member of one that is to be limited waits to be added.
-    pub(super) fn new(stack: &Stack, options: &Options, limited: bool) -> Result<Self, Failure> {
+    pub(super) fn new(
+        stack: &Stack,
+        options: &StateOptions,
+        limited: bool,
+    ) -> Result<Self, Failure> {
         fill(stack, PIECES_MB)?;
         let recovery = options.member_takes(options.traced_member_bytes);
         let patience = recovery * 20 + Duration::from_secs(60);

@@ -13,7 +13,7 @@ const SAMPLE: i32 = 26;
 const GAP: i32 = 20;
 
 /// A sample with its name, and where it stands in the legend.
-pub(super) struct Entry {
+pub(super) struct LegendEntry {
     at: (i32, i32),
     name: String,
     /// `None` for a rule.
@@ -21,7 +21,7 @@ pub(super) struct Entry {
 }
 
 /// Rows of a width that is given.
-pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<Entry> {
+pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<LegendEntry> {
     let series = plot.series.iter().zip(looks).map(|(series, look)| (&series.name, Some(*look)));
     let rules = plot.rules.iter().map(|rule| (&rule.name, None));
     let mut at = (0, 0);
@@ -31,7 +31,7 @@ pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<Entry> {
         if at.0 > 0 && at.0 + taken > width {
             at = (0, at.1 + ROW);
         }
-        let entry = Entry { at, name, look };
+        let entry = LegendEntry { at, name, look };
         at.0 += taken + GAP;
         entry
     };
@@ -39,11 +39,11 @@ pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<Entry> {
 }
 
 /// Height of the legend.
-pub(super) fn height(entries: &[Entry]) -> i32 {
+pub(super) fn height(entries: &[LegendEntry]) -> i32 {
     entries.last().map_or(0, |last| last.at.1 + ROW)
 }
 
-pub(super) fn draw(area: &Area<'_>, entries: &[Entry], from: (i32, i32), x: &Scale) -> Drawn {
+pub(super) fn draw(area: &Area<'_>, entries: &[LegendEntry], from: (i32, i32), x: &Scale) -> Drawn {
     let is_bars = matches!(x, Scale::Names(_));
     for entry in entries {
         let left = from.0 + entry.at.0;

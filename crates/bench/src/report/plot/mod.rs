@@ -79,7 +79,7 @@ struct Layout {
     /// Below the field: the numbers or names of the axis.
     ticks: names::Names,
     looks: Vec<Look>,
-    legend: Vec<legend::Entry>,
+    legend: Vec<legend::LegendEntry>,
     x: Ruler,
     y: Ruler,
 }

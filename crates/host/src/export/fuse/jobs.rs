@@ -82,8 +82,8 @@ struct JobPiece {
     holder: usize,
 }
 
-/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`FinishedJob`], and is
-/// [released](Self::release) when that was answered.
+/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`FinishedJob`],
+/// and is [released](Self::release) when that was answered.
 ///
 /// A job may need memory for two requests at once, one more than a client is sure to get: so there
 /// are two holders. Jobs that wait for memory get it in the order in which they came, and only the
