@@ -3,8 +3,8 @@
 //! The sparse file, in little-endian, begins with a block of 4096 bytes that identifies the member
 //! ([`OverlayHeader`]); then comes a bit for each sector of the member, set where it was changed,
 //! in blocks of 4096 bytes; then the changed sectors, each at its place in a file like the member.
-//! The bits of written sectors are set in the file only after the sectors are durable there. So after a
-//! crash a sector has its flushed content, or that of the member.
+//! The bits of written sectors are set in the file only after the sectors are durable there. So
+//! after a crash a sector has its flushed content, or that of the member.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
