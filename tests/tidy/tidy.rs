@@ -108,6 +108,12 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/users", &[]),
     ("crates/parity/src", &[]),
     ("crates/rescue/src", &[]),
+    ("crates/sim/src", &[]),
+    ("crates/sim/src/cluster/away", &[]),
+    ("crates/sim/src/cluster/fabric", &[]),
+    ("crates/sim/src/cluster/relay", &[]),
+    ("crates/sim/src/cluster/torn", &[]),
+    ("crates/sim/src/world", &[]),
     ("crates/host/src", &[]),
 ];
 

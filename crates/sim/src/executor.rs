@@ -8,13 +8,13 @@ use braid_array::action::Event;
 use braid_array::{Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome};
 use slab::Slab;
 
+use crate::attached::{self, Attached};
 use crate::clock::Clock;
 use crate::compute;
 use crate::device_io;
 use crate::disk::Disk;
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
-use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
 /// Content of memory that was given back.
@@ -126,7 +126,7 @@ impl<M: Machine> Executor<M> {
     /// Puts a device behind a member id, before the machine is told to add it; `None` takes it
     /// away.
     pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
-        subject::attach(&mut self.attached, member, device);
+        attached::attach(&mut self.attached, member, device);
     }
 
     /// Bytes of the arena.

@@ -52,7 +52,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
             run(&mut session)?;
             cluster = session.cluster;
         }
-        Ok(cluster.world.trace.report())
+        Ok(Report::of(&cluster.world.trace))
     })
 }
 
