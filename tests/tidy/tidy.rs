@@ -110,7 +110,6 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/rescue/src", &[]),
     ("crates/sim/src", &[]),
     ("crates/sim/src/cluster/away", &[]),
-    ("crates/sim/src/cluster/fabric", &[]),
     ("crates/sim/src/cluster/relay", &[]),
     ("crates/sim/src/cluster/torn", &[]),
     ("crates/sim/src/world", &[]),

@@ -1,11 +1,11 @@
 //! A simulated cluster: the client and node machines of `braid-cluster` on a simulated fabric, with
 //! simulated volumes, in virtual time.
 //!
-//! [`world`] runs [`process`]es, executes their [`io`] and their operations on the [`fabric`], and
-//! detects forbidden actions by [`claims`] and by the messages ([`watch`]). A seed draws a
-//! [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
-//! [`requests`]) and meet troubles, which change what is [promised](promises). In the end all
-//! content is compared with the volumes ([`final_check`], [`content`]).
+//! [`drive`] runs the [`process`]es of a [`world`], executes their [`io`] and their operations on
+//! the [`fabric`], and detects forbidden actions by [`claims`] and by the messages ([`watch`]). A
+//! seed draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write
+//! ([`session`], [`requests`]) and meet troubles, which change what is [promised](promises). In the
+//! end all content is compared with the volumes ([`final_check`], [`content`]).
 //!
 //! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a takeover
 //! ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a serving one
@@ -20,13 +20,16 @@ mod away;
 mod bit_rot;
 pub mod claims;
 pub mod content;
-pub mod fabric;
+mod drive;
+pub mod due;
+mod fabric;
 mod fenced_client;
 mod final_check;
 pub mod guest;
 mod idle_phase;
-pub mod io;
+mod io;
 mod kill_point;
+pub mod network;
 pub mod nodes;
 pub mod process;
 pub mod promises;
@@ -39,6 +42,7 @@ pub mod scenario;
 pub mod script;
 pub mod session;
 mod short_lived_clients;
+mod signs;
 mod spare;
 mod start;
 pub mod suspects;
@@ -47,6 +51,7 @@ mod troubles;
 mod votes;
 pub mod watch;
 pub mod witness;
+mod work;
 pub mod world;
 
 #[cfg(test)]
