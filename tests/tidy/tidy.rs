@@ -44,6 +44,7 @@ const SMALL_TYPES: &[&str] = &[
     "crates/cluster/src",
     "crates/host/src",
     "crates/rescue/src",
+    "crates/sim/src",
 ];
 /// What lies on members has the fields that md's formats have.
 const FORMATS: &str = "crates/array/src/format";
@@ -109,6 +110,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/parity/src", &[]),
     ("crates/rescue/src", &[]),
     ("crates/sim/src", &[]),
+    ("crates/sim/src/cluster", &[]),
     ("crates/sim/src/cluster/away", &[]),
     ("crates/sim/src/cluster/relay", &[]),
     ("crates/sim/src/cluster/torn", &[]),

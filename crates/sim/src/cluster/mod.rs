@@ -4,12 +4,13 @@
 //! [`drive`] runs the [`process`]es of a [`world`], executes their [`io`] and their operations on
 //! the [`fabric`], and detects forbidden actions by [`claims`] and by the messages ([`watch`]). A
 //! seed draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write
-//! ([`session`], [`requests`]) and meet troubles, which change what is [promised](promises). In the
-//! end all content is compared with the volumes ([`final_check`], [`content`]).
+//! ([`session`], [`steps`], [`requests`]), change [`roles`] and meet troubles, which change what is
+//! [promised](promises). In the end all content is compared with the volumes ([`final_check`],
+//! [`content`]).
 //!
-//! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a takeover
-//! ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a serving one
-//! ([`spare`]), more absent nodes than the array can do without ([`away`]), witnesses
+//! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a
+//! [`takeover`] ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a
+//! serving one ([`spare`]), more absent nodes than the array can do without ([`away`]), witnesses
 //! ([`witness`]), or a changed bit on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`],
 //! have an [`idle_phase`], and some clients come for a short time ([`short_lived_clients`]). Some
 //! seeds are about many clients in succession ([`relay`]), others about losses of power while whole
@@ -37,6 +38,7 @@ pub mod recovery_target;
 mod relay;
 mod replay;
 mod requests;
+mod roles;
 pub mod run;
 pub mod scenario;
 pub mod script;
@@ -45,7 +47,9 @@ mod short_lived_clients;
 mod signs;
 mod spare;
 mod start;
+mod steps;
 pub mod suspects;
+mod takeover;
 mod torn;
 mod troubles;
 mod votes;

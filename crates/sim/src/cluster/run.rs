@@ -59,7 +59,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
 fn run(session: &mut Session) -> Result<(), Failure> {
     let lives = session.cluster.scenario.lives.clone();
     if session.cluster.scenario.guest {
-        session.start_guest()?;
+        session.guest = Some(session.cluster.start_guest()?);
     }
     for (number, &end) in (1..).zip(&lives) {
         session.start_client(&[], false)?;
