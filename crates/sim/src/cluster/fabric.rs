@@ -13,7 +13,7 @@ use braid_array::{AnyMachine, Buf, Refusal};
 use braid_cluster::wire::Message;
 
 use super::due::{EndId, FabricDue};
-use super::network::{Connection, End, EndState, Put};
+use super::network::{Connection, ConnectionEnd, EndState, Put};
 use super::votes::is_granted;
 use super::world::World;
 use crate::fault::Mutation;
@@ -110,7 +110,7 @@ impl World {
         let state = EndState::Waiting;
         let end = |process, peer| {
             let coming = VecDeque::new();
-            End { process, peer, state, window: None, silence_ms: None, coming }
+            ConnectionEnd { process, peer, state, window: None, silence_ms: None, coming }
         };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
@@ -195,7 +195,7 @@ impl World {
     }
 
     fn up(&mut self, id: EndId) -> Option<(usize, Event)> {
-        let End { process, peer, state, .. } = *self.network.end(id);
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
         if state != EndState::Waiting || !self.processes[process].alive {
             return None;
         }
@@ -216,7 +216,7 @@ impl World {
     }
 
     fn message(&mut self, id: EndId) -> Option<(usize, Event)> {
-        let End { process, peer, state, .. } = *self.network.end(id);
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
         if state != EndState::Up {
             return None;
         }
@@ -278,7 +278,7 @@ impl World {
 
     /// Begins to tell this end that the connection is over, if it can be told. Returns its state.
     pub(super) fn begin_cut(&mut self, id: EndId) -> Option<EndState> {
-        let End { process, state, .. } = *self.network.end(id);
+        let ConnectionEnd { process, state, .. } = *self.network.end(id);
         if !matches!(state, EndState::Waiting | EndState::Up) || !self.processes[process].alive {
             return None;
         }
@@ -296,7 +296,7 @@ impl World {
 
     /// Tells this end, which was in this state, that the connection is over, and then the other.
     pub(super) fn end_cut(&mut self, id: EndId, before: EndState) -> Option<(usize, Event)> {
-        let End { process, peer, state, .. } = *self.network.end(id);
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
         if state != before {
             // It has hung up while it heard of its puts.
             return None;

@@ -21,7 +21,7 @@ pub(super) enum EndState {
 
 /// An end of a connection, at a process.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct ConnectionEnd {
     pub(super) process: usize,
     pub(super) peer: PeerId,
     pub(super) state: EndState,
@@ -36,7 +36,7 @@ pub(super) struct End {
 /// A connection between two processes.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) ends: [End; 2],
+    pub(super) ends: [ConnectionEnd; 2],
 }
 
 /// A buffer on its way.
@@ -64,7 +64,7 @@ pub struct Network {
 }
 
 impl Network {
-    pub(super) fn end(&mut self, id: EndId) -> &mut End {
+    pub(super) fn end(&mut self, id: EndId) -> &mut ConnectionEnd {
         &mut self.connections[id.connection].ends[id.end]
     }
 

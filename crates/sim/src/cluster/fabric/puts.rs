@@ -6,7 +6,7 @@ use braid_array::{Buf, IoError, IoId, Outcome};
 
 use crate::cluster::claims::Use;
 use crate::cluster::due::{EndId, FabricDue};
-use crate::cluster::network::{End, EndState, Put};
+use crate::cluster::network::{ConnectionEnd, EndState, Put};
 use crate::cluster::process::POISON;
 use crate::cluster::world::World;
 use crate::fault::Mutation;
@@ -123,7 +123,7 @@ impl World {
 
     pub(super) fn put_placed(&mut self, number: usize) -> Option<(usize, Event)> {
         let Put { sender, to, imm, over, .. } = self.network.puts[number];
-        let End { process, peer, state, .. } = *self.network.end(sender.other());
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(sender.other());
         if over {
             return None;
         }
