@@ -4,9 +4,9 @@ use braid_array::Array;
 use braid_array::array::Scratch;
 use braid_array::assemble::{Candidate, Config, Options, Start, StartLog, Verdict, decide};
 
+use crate::attached::Attached;
 use crate::disk::Disk;
 use crate::rng::Rng;
-use crate::subject::Attached;
 
 /// A machine cuts its scratch into strips of this size, and needs some pages.
 const STRIP_BYTES: u64 = 64 << 10;

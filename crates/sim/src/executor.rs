@@ -8,13 +8,13 @@ use braid_array::action::Event;
 use braid_array::{Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome};
 use slab::Slab;
 
+use crate::attached::{self, Attached};
 use crate::clock::Clock;
 use crate::compute;
 use crate::device_io;
 use crate::disk::Disk;
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
-use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
 /// Content of memory that was given back.
@@ -29,15 +29,15 @@ pub enum Output {
     Fault(String),
 }
 
-/// A due event.
+/// A due answer to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum DueAnswer {
     Io(usize),
     Compute(usize),
 }
 
 #[derive(Debug)]
-struct Flight {
+struct PendingIo {
     io: IoId,
     device: usize,
     op: IoOp,
@@ -71,8 +71,8 @@ pub struct Executor<M> {
     pub steps: u64,
     /// Device of each member.
     attached: Attached,
-    clock: Clock<Due>,
-    flights: Slab<Flight>,
+    clock: Clock<DueAnswer>,
+    flights: Slab<PendingIo>,
     /// Operations due on hung devices.
     stalled: Vec<usize>,
     computes: Slab<(IoId, Compute)>,
@@ -126,7 +126,7 @@ impl<M: Machine> Executor<M> {
     /// Puts a device behind a member id, before the machine is told to add it; `None` takes it
     /// away.
     pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
-        subject::attach(&mut self.attached, member, device);
+        attached::attach(&mut self.attached, member, device);
     }
 
     /// Bytes of the arena.
@@ -165,7 +165,7 @@ impl<M: Machine> Executor<M> {
         for slot in std::mem::take(&mut self.stalled) {
             if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
                 let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
-                self.clock.schedule(latency, Due::Io(slot));
+                self.clock.schedule(latency, DueAnswer::Io(slot));
             } else {
                 self.stalled.push(slot);
             }
@@ -235,12 +235,12 @@ impl<M: Machine> Executor<M> {
             }
             _ => {
                 let (io, result) = match self.clock.pop() {
-                    Some(Due::Io(slot)) if self.stalls(slot) => {
+                    Some(DueAnswer::Io(slot)) if self.stalls(slot) => {
                         self.stalled.push(slot);
                         return true;
                     }
-                    Some(Due::Io(slot)) => self.finish(slot, trace),
-                    Some(Due::Compute(slot)) => self.finish_compute(slot),
+                    Some(DueAnswer::Io(slot)) => self.finish(slot, trace),
+                    Some(DueAnswer::Compute(slot)) => self.finish_compute(slot),
                     None => return false,
                 };
                 self.handle(Event::Done { io, result }, trace);
@@ -299,10 +299,10 @@ impl<M: Machine> Executor<M> {
             _ => Vec::new(),
         };
         let flight =
-            Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
+            PendingIo { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
         let slot = self.flights.insert(flight);
         let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
-        self.clock.schedule(latency, Due::Io(slot));
+        self.clock.schedule(latency, DueAnswer::Io(slot));
     }
 
     fn finish(&mut self, slot: usize, trace: &mut Trace) -> (IoId, Result<Outcome, IoError>) {
@@ -320,7 +320,7 @@ impl<M: Machine> Executor<M> {
         (flight.io, result)
     }
 
-    fn perform(&mut self, flight: &Flight) -> Result<(), IoError> {
+    fn perform(&mut self, flight: &PendingIo) -> Result<(), IoError> {
         let disk = &mut self.disks[flight.device];
         match flight.op {
             // Nobody may see what it brings.
@@ -347,7 +347,7 @@ impl<M: Machine> Executor<M> {
         let slot = self.computes.insert((io, compute));
         let longest = self.profile.compute_nanos;
         let latency = if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 };
-        self.clock.schedule(latency, Due::Compute(slot));
+        self.clock.schedule(latency, DueAnswer::Compute(slot));
     }
 
     fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {

@@ -9,9 +9,9 @@ use braid_array::{MemberId, Role};
 use crate::assembly;
 use crate::disk::Disk;
 use crate::part::{Part, devices, holder};
+use crate::progress::{answer, ask, start, step, syncing};
 use crate::redundancy::Stopped;
 use crate::report::{Failure, Report};
-use crate::run::{answer, ask, start, step, syncing};
 use crate::subject::Subject;
 use crate::troubles;
 use crate::workload::Workload;
@@ -291,7 +291,7 @@ pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
         })?;
         disks = std::mem::take(&mut world.exec.disks);
     }
-    Ok(world.trace.report())
+    Ok(Report::of(&world.trace))
 }
 
 /// More was broken than the level survives. Requests were answered, nothing read was wrong; the
@@ -315,5 +315,5 @@ pub fn after_excess(mut world: World<impl Subject>) -> Result<Report, Failure> {
 /// The devices' metadata make sense, which is all that is asked of them.
 pub fn examined(world: &World<impl Subject>, disks: &[Disk]) -> Report {
     assembly::examine(disks);
-    world.trace.report()
+    Report::of(&world.trace)
 }

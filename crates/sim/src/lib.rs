@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod attached;
 pub mod clock;
 pub mod cluster;
 pub mod compute;
@@ -24,6 +25,7 @@ pub mod nested;
 pub mod oracle;
 pub mod part;
 pub mod past;
+pub mod progress;
 pub mod redundancy;
 pub mod report;
 pub mod rest;

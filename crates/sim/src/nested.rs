@@ -13,6 +13,7 @@ use braid_array::stack::Stack;
 use braid_array::{Action, Array, BlockMachine, Buf, Op, Request, RequestId, SECTOR_BYTES};
 
 use crate::assembly::{self, How, Refusal};
+use crate::attached::{self, Attached};
 use crate::create;
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
@@ -20,7 +21,7 @@ use crate::fault::{FaultProfile, Mutation};
 use crate::part::{Part, Parts};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::subject::{self, Attached, Memory, START, Subject};
+use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
 
 /// Members of each array at most, but no less than its level takes.
@@ -113,7 +114,7 @@ impl Subject for Stack {
         for (number, part) in (0..).zip(&parts.devices) {
             let (config, devices) = assembly::assemble(disks, part.set_uuid, how)?;
             for (member, device) in config.member_ids().zip(&devices) {
-                subject::attach(&mut attached, Self::leaf(number, member), *device);
+                attached::attach(&mut attached, Self::leaf(number, member), *device);
             }
             candidates.push(look(number, &config, devices, disks).map_err(|e| Refusal::flat(&e))?);
             configs.push(config);

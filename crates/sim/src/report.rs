@@ -25,6 +25,13 @@ pub struct Report {
     pub events: u64,
 }
 
+impl Report {
+    /// Summary of a seed with this trace.
+    pub const fn of(trace: &Trace) -> Self {
+        Self { trace_hash: trace.hash(), events: trace.events() }
+    }
+}
+
 /// Runs a seed, named by `line`.
 ///
 /// # Errors

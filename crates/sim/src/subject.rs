@@ -4,9 +4,10 @@ use std::fmt::Debug;
 
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
-use braid_array::{Array, BlockMachine, Instant, MemberId};
+use braid_array::{Array, BlockMachine, Instant};
 
 use crate::assembly::{self, How, Refusal};
+use crate::attached::Attached;
 use crate::disk::Disk;
 use crate::part::Parts;
 use crate::rng::Rng;
@@ -24,9 +25,6 @@ pub trait Subject: BlockMachine + Debug + Sized {
         memory: &mut Memory<'_>,
     ) -> Result<(Self, Attached), Refusal>;
 }
-
-/// Device of each member; the index is the member's id.
-pub type Attached = Vec<Option<usize>>;
 
 /// The arena as it is given out: behind the buffers of requests is the scratch of each array.
 #[derive(Debug)]
@@ -57,13 +55,4 @@ impl Subject for Array {
         let (config, attached) = assembly::assemble(disks, parts.devices[0].set_uuid, how)?;
         Ok((memory.start(config)?, attached))
     }
-}
-
-/// Puts a device behind a member id; `None` takes it away.
-pub fn attach(attached: &mut Attached, member: MemberId, device: Option<usize>) {
-    let at = usize::from(member.0);
-    if attached.len() <= at {
-        attached.resize(at + 1, None);
-    }
-    attached[at] = device;
 }

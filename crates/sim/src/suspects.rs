@@ -10,13 +10,9 @@ use std::collections::BTreeSet;
 
 use braid_array::geometry::{Geometry, Strip};
 
-use crate::assembly;
 use crate::judge::Judge;
 use crate::oracle::Range;
-use crate::part::holder;
-use crate::scenario::{Log, Scenario};
-use crate::subject::Subject;
-use crate::world::World;
+use crate::scenario::Scenario;
 
 /// The columns in doubt.
 #[derive(Debug)]
@@ -162,64 +158,6 @@ impl Suspects {
         for sector in columns.filter(|column| self.columns.get(*column as usize) == Some(&true)) {
             if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
                 judge.oracle.exempt(sector);
-            }
-        }
-    }
-}
-
-impl<M: Subject> World<M> {
-    /// Takes the promise off data that a write hole may have changed, for the missing roles. An
-    /// inner array has no write hole.
-    pub fn exempt(&mut self) {
-        let part = self.parts.top_mut();
-        let partial = matches!(part.scenario.log, Log::PartialParity(_));
-        if part.suspects.is_empty() || !self.forced && !partial {
-            return;
-        }
-        let status = self.exec.machine.status();
-        for role in Role::all(part.scenario.members) {
-            if holder(&status, role).is_some() {
-                continue;
-            }
-            if self.forced {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
-            } else {
-                part.suspects.exempt_being_written(role, &part.geometry, &mut self.judge);
-            }
-        }
-    }
-
-    /// Takes the promise off unreadable data that parity must supply. The machine reconstructs
-    /// units of up to 64 KiB within a chunk, not single sectors.
-    pub fn exempt_unreadable(&mut self) {
-        if self.forced {
-            self.exempt_unread(self.parts.devices[0].unit_sectors());
-        }
-    }
-
-    /// Takes the promise off unreadable data and the rest of each unit of this height, which are
-    /// reconstructed together.
-    pub fn exempt_unread(&mut self, height: u64) {
-        let part = &mut self.parts.devices[0];
-        if part.suspects.is_empty() || self.parts.over.is_some() {
-            return;
-        }
-        let status = self.exec.machine.status();
-        for role in Role::all(part.scenario.members) {
-            let device = holder(&status, role).and_then(|member| self.exec.device(member));
-            let Some(device) = device else { continue };
-            if self.exec.disks[device].blind() {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
-            }
-            // It may not have got what the one before it could not read, and says so in its log.
-            let listed = assembly::candidate(&self.exec.disks, device).bad_blocks;
-            let listed = listed.unwrap_or_default();
-            let listed = listed.ranges().iter().flat_map(|&(at, sectors)| at..at + sectors);
-            for bad in self.exec.disks[device].unreadable().iter().copied().chain(listed) {
-                let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
-                let unit = column - column % height;
-                let rows = unit..unit + height;
-                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.judge);
             }
         }
     }

@@ -4,8 +4,6 @@ use std::fmt::Display;
 
 use braid_array::Instant;
 
-use crate::report::Report;
-
 /// Trace of the events.
 #[derive(Debug)]
 pub struct Trace {
@@ -37,8 +35,8 @@ impl Trace {
         self.hash
     }
 
-    /// Returns the summary of the seed.
-    pub const fn report(&self) -> Report {
-        Report { trace_hash: self.hash, events: self.events }
+    /// Number of events.
+    pub const fn events(&self) -> u64 {
+        self.events
     }
 }

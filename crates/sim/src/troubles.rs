@@ -11,7 +11,7 @@ use crate::assembly;
 use crate::create;
 use crate::disk::Disk;
 use crate::part::{arrays, devices, holders, part_of};
-use crate::past;
+use crate::past::Snapshot;
 use crate::subject::Subject;
 use crate::world::{Hang, World};
 
@@ -30,7 +30,7 @@ fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bo
 
 /// Returns whether this member may fail. A member without a complete role costs nothing; but a
 /// replacement may have taken over before its loss is noticed.
-pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
+fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
     let state = devices(status).find(|m| m.member == member);
@@ -141,7 +141,7 @@ pub fn inject(world: &mut World<impl Subject>) {
         19..=20 => fill_up(world, &status),
         21..=23 => {
             if let Some(member) = any_member(world, &status, &[MemberState::InSync]) {
-                past::take(world, member);
+                take_snapshot(world, member);
             }
         }
         _ if world.scenario.has_journal() && world.rng.percent(50) => {
@@ -350,10 +350,40 @@ pub fn add(world: &mut World<impl Subject>) {
         disk.set_gone(false);
     }
     if world.rng.percent(50) {
-        past::put_back(world, device);
+        put_back(world, device);
     }
     let readd = world.rng.percent(60);
     ask_to_add(world, device, readd);
+}
+
+/// Takes a snapshot of a member in sync.
+fn take_snapshot(world: &mut World<impl Subject>, member: MemberId) {
+    let Some(device) = world.exec.device(member) else { return };
+    let taken = Snapshot::take(device, &world.exec.disks[device], &mut world.rng);
+    if let Some(snapshot) = taken {
+        world.note(&[56, device as u64], || format!("TROUBLE a snapshot of device {device}"));
+        world.snapshot = Some(snapshot);
+    }
+}
+
+/// A loose device goes back to its snapshot, if there is one.
+fn put_back(world: &mut World<impl Subject>, device: usize) {
+    if let Some(snapshot) = world.snapshot.take_if(|snapshot| snapshot.device == device) {
+        world.note(&[57, device as u64], || format!("TROUBLE device {device} is as it was"));
+        world.exec.disks[device] = snapshot.disk;
+    }
+}
+
+/// The member that goes back to its snapshot once the array is stopped, if it does without.
+pub fn goes_back(world: &mut World<impl Subject>) -> Option<Snapshot> {
+    if world.scenario.excess {
+        return None;
+    }
+    let device = world.snapshot.as_ref()?.device;
+    let status = world.exec.machine.status();
+    let member = devices(&status).find(|m| world.exec.device(m.member) == Some(device))?;
+    let spared = member.state == MemberState::InSync && may_fail(world, &status, member.member);
+    spared.then(|| world.snapshot.take()).flatten()
 }
 
 /// Adds a new device.

@@ -1,6 +1,7 @@
 //! The world of a seed: the array on its executor, the requests in flight and the allowed contents.
 
 mod commands;
+mod exempt;
 
 use std::collections::BTreeMap;
 

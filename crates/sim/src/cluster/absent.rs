@@ -3,10 +3,10 @@
 use braid_array::Role;
 use braid_array::format::superblock::MAX_SECTOR;
 
-use super::content;
+use super::content::{self, VOLUME};
 use super::nodes::Cluster;
 use super::promises::Happened;
-use super::session::{Session, VOLUME};
+use super::session::Session;
 use crate::fault::Mutation;
 use crate::report::Failure;
 

@@ -278,7 +278,7 @@ impl Away<'_> {
     }
 
     fn connections(&self, role: Role) -> Vec<usize> {
-        self.cluster.world.connections_between(self.cluster.node(role), self.client)
+        self.cluster.world.network.between(self.cluster.node(role), self.client)
     }
 
     fn sometimes_submit(&mut self, percent: u64) {

@@ -6,7 +6,8 @@ use braid_array::events::{ArrayEvent, StripeBlock};
 use braid_array::level::Level;
 use braid_cluster::Family;
 
-use super::session::{Session, VOLUME};
+use super::content::VOLUME;
+use super::session::Session;
 use crate::report::Failure;
 use crate::rng::Rng;
 

@@ -14,11 +14,16 @@ use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
 use super::scenario::Scenario;
-use super::session::VOLUME;
 use crate::disk::Disk;
 use crate::judge::Judge;
 use crate::report::Failure;
 use crate::rng::Rng;
+
+/// The array's id.
+pub(super) const ARRAY: [u8; 16] = [7; 16];
+
+/// The name of every node's volume.
+pub const VOLUME: &str = "data";
 
 /// Where data begins on a volume.
 pub const DATA_SECTOR: u64 = 64;

@@ -12,98 +12,27 @@ use braid_array::fabric::{FabricEvent, FabricOp, MAX_MESSAGE_BYTES, PeerId};
 use braid_array::{AnyMachine, Buf, Refusal};
 use braid_cluster::wire::Message;
 
-use super::claims::Use;
-use super::process::POISON;
+use super::due::{EndId, FabricDue};
+use super::network::{Connection, ConnectionEnd, EndState, Put};
 use super::votes::is_granted;
-use super::world::{Due, World};
+use super::world::World;
 use crate::fault::Mutation;
 
 mod puts;
 
-pub(super) use self::puts::Put;
-
-/// One end of a connection: 0 has dialed, 1 has accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndId {
-    /// The connection.
-    pub connection: usize,
-    /// The end of the connection.
-    pub end: usize,
-}
-
-impl EndId {
-    const fn other(self) -> Self {
-        Self { end: 1 - self.end, ..self }
-    }
-}
-
-/// Something due on the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FabricDue {
-    /// This end is told that the connection stands.
-    Up(EndId),
-    /// The next message reaches this end.
-    Message(EndId),
-    /// This end has hung up; its messages are still under way.
-    Closing(EndId),
-    /// This end is told that the connection is over.
-    Cut(EndId),
-    PutRead(usize),
-    PutDone(usize),
-    PutLand(usize),
-    PutPlaced(usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Not told yet that the connection stands.
-    Waiting,
-    Up,
-    HungUp,
-    Over,
-}
-
-#[derive(Debug)]
-struct End {
-    process: usize,
-    peer: PeerId,
-    state: State,
-    /// Where the other end may put.
-    window: Option<Range<u64>>,
-    /// So long it bears to hear nothing from the other.
-    silence_ms: Option<u32>,
-    /// Messages that have not reached this end.
-    coming: VecDeque<Vec<u8>>,
-}
-
-/// A connection between two processes.
-#[derive(Debug)]
-pub(super) struct Connection {
-    ends: [End; 2],
-}
-
 impl World {
-    fn end(&mut self, id: EndId) -> &mut End {
-        &mut self.connections[id.connection].ends[id.end]
-    }
-
-    fn later(&mut self, due: FabricDue) {
-        let delay = self.delay(self.profile.net_nanos);
-        self.clock.schedule(delay, Due::Fabric(due));
-    }
-
     pub(super) fn fabric_op(&mut self, process: usize, op: FabricOp) {
         match op {
             FabricOp::Connect { peer, address } => self.connect(process, peer, &address),
             FabricOp::Admit { peer, window } => {
                 if let Some(id) = self.standing(process, peer, "an admission") {
-                    self.end(id).window = Some(window);
+                    self.network.end(id).window = Some(window);
                 }
             }
             FabricOp::BearSilence { peer, millis } => {
                 // Here both ends are told when a connection breaks.
                 if let Some(id) = self.standing(process, peer, "patience") {
-                    self.end(id).silence_ms = Some(millis);
+                    self.network.end(id).silence_ms = Some(millis);
                 }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
@@ -114,7 +43,9 @@ impl World {
             }
             FabricOp::Send { peer, bytes } => {
                 if let Some(sender) = self.standing(process, peer, "a message") {
-                    self.count_message(process, &bytes);
+                    if matches!(self.processes[process].machine, AnyMachine::Block(_)) {
+                        self.signs.count(&bytes);
+                    }
                     self.send(sender, bytes);
                 }
             }
@@ -135,7 +66,7 @@ impl World {
         self.note(&[20, process as u64, u64::from(peer.0)], || {
             format!("process {process} hangs up on {peer:?}")
         });
-        self.end(id).state = State::HungUp;
+        self.network.end(id).state = EndState::HungUp;
         self.stop_arrivals(id);
         self.later(FabricDue::Closing(id));
         Some(id)
@@ -143,11 +74,12 @@ impl World {
 
     /// Drops a part of the messages and puts under way from this end.
     fn lose_what_was_sent(&mut self, id: EndId) {
-        let coming = self.end(id.other()).coming.len() as u64;
+        let coming = self.network.end(id.other()).coming.len() as u64;
         let arrive = self.rng.below(coming + 1) as usize;
-        self.end(id.other()).coming.truncate(arrive);
-        for number in 0..self.puts.len() {
-            let on_its_way = self.puts[number].sender == id && !self.puts[number].over;
+        self.network.end(id.other()).coming.truncate(arrive);
+        for number in 0..self.network.puts.len() {
+            let on_its_way =
+                self.network.puts[number].sender == id && !self.network.puts[number].over;
             if on_its_way && self.rng.percent(50) {
                 self.forget_put(number);
             }
@@ -157,7 +89,7 @@ impl World {
     /// The process's end, when it was told that the connection stands, and not that it is over.
     fn standing(&mut self, process: usize, peer: PeerId, what: &str) -> Option<EndId> {
         let id = self.processes[process].peers.get(&peer).copied();
-        let id = id.filter(|&id| self.end(id).state == State::Up);
+        let id = id.filter(|&id| self.network.end(id).state == EndState::Up);
         if id.is_none() {
             self.fault(process, &format!("{what} to {peer:?}, which is not connected"));
         }
@@ -175,10 +107,10 @@ impl World {
         let listens =
             |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
         let listener = self.processes.iter().position(listens);
-        let state = State::Waiting;
+        let state = EndState::Waiting;
         let end = |process, peer| {
             let coming = VecDeque::new();
-            End { process, peer, state, window: None, silence_ms: None, coming }
+            ConnectionEnd { process, peer, state, window: None, silence_ms: None, coming }
         };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
@@ -186,11 +118,11 @@ impl World {
             PeerId(PeerId::FIRST_ACCEPTED + listener.accepted - 1)
         });
         let ends = [end(process, peer), end(listener.unwrap_or(process), accepted)];
-        self.connections.push(Connection { ends });
-        let dialer = EndId { connection: self.connections.len() - 1, end: 0 };
+        self.network.connections.push(Connection { ends });
+        let dialer = EndId { connection: self.network.connections.len() - 1, end: 0 };
         self.processes[process].peers.insert(peer, dialer);
         let Some(listener) = listener else {
-            self.end(dialer.other()).state = State::Over;
+            self.network.end(dialer.other()).state = EndState::Over;
             self.later(FabricDue::Cut(dialer));
             return;
         };
@@ -201,8 +133,8 @@ impl World {
 
     fn send(&mut self, sender: EndId, bytes: Vec<u8>) {
         let receiver = sender.other();
-        let process = self.end(sender).process;
-        let peer = self.end(receiver).process;
+        let process = self.network.end(sender).process;
+        let peer = self.network.end(receiver).process;
         if bytes.len() > MAX_MESSAGE_BYTES {
             self.fault(process, &format!("a message of {} bytes", bytes.len()));
         }
@@ -213,7 +145,8 @@ impl World {
             format!("process {process} says on connection {}: {words}", sender.connection)
         });
         for buf in told.free {
-            self.poison(process, buf);
+            let conflict = self.processes[process].poison(buf);
+            conflict.into_iter().for_each(|conflict| self.fault(process, &conflict));
         }
         if let Some(fault) = told.fault {
             self.fault(process, &fault);
@@ -224,49 +157,11 @@ impl World {
         {
             self.fault(process, "grants what it has not noted");
         }
-        let bytes = self.altered(bytes);
-        if matches!(self.end(receiver).state, State::Waiting | State::Up) {
-            self.end(receiver).coming.push_back(bytes);
+        let bytes = altered(self.profile.mutation, bytes);
+        if matches!(self.network.end(receiver).state, EndState::Waiting | EndState::Up) {
+            self.network.end(receiver).coming.push_back(bytes);
             self.later(FabricDue::Message(receiver));
         }
-    }
-
-    /// Returns the message as it arrives: some mutations alter it.
-    fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
-        match Message::decode(&bytes) {
-            Ok((epoch, Message::ResolveLeftovers { tag, .. }))
-                if self.profile.mutation == Some(Mutation::ForgetLeft) =>
-            {
-                Message::ResolveLeftovers { tag, commit: Vec::new() }.encode(epoch)
-            }
-            Ok((epoch, Message::BeginSet { mut set }))
-                if self.profile.mutation == Some(Mutation::UnrecordedOver) =>
-            {
-                set.log &= !set.touched.is_all();
-                Message::BeginSet { set }.encode(epoch)
-            }
-            Ok((epoch, Message::Refused { tag, reason, .. }))
-                if self.profile.mutation == Some(Mutation::PretendGrant)
-                    && reason.contains("ring memory") =>
-            {
-                Message::Ok { tag }.encode(epoch)
-            }
-            // That is answered as well, and nothing is done.
-            Ok((epoch, Message::Flush { tag }))
-                if self.profile.mutation == Some(Mutation::EarlyFlush) =>
-            {
-                Message::Connect { tag, peers: Vec::new() }.encode(epoch)
-            }
-            _ => bytes,
-        }
-    }
-
-    /// Poisons bytes that are no longer needed.
-    fn poison(&mut self, process: usize, buf: Buf) {
-        if let Some(conflict) = self.processes[process].claims.conflict(buf, Use::Write, "an end") {
-            self.fault(process, &conflict);
-        }
-        self.processes[process].bytes(buf).fill(POISON);
     }
 
     /// A process has no use for a part of its arena: all of it goes.
@@ -275,165 +170,90 @@ impl World {
         self.note(&[60, process as u64, range.start, len.into()], || {
             format!("process {process} gives back {}+{len}", range.start)
         });
-        self.poison(process, Buf { offset: range.start, len });
+        let conflict = self.processes[process].poison(Buf { offset: range.start, len });
+        conflict.into_iter().for_each(|conflict| self.fault(process, &conflict));
     }
 
-    /// The process that would be told of this.
-    pub(super) fn fabric_hears(&self, due: FabricDue) -> Option<usize> {
-        let end = |id: EndId| self.connections[id.connection].ends[id.end].process;
-        match due {
-            FabricDue::Up(id) | FabricDue::Message(id) | FabricDue::Cut(id) => Some(end(id)),
-            FabricDue::Closing(id) => Some(end(id.other())),
-            FabricDue::PutDone(number) => Some(end(self.puts[number].sender)),
-            FabricDue::PutPlaced(number) => Some(end(self.puts[number].sender.other())),
-            FabricDue::PutRead(_) | FabricDue::PutLand(_) => None,
-        }
-    }
-
-    pub(super) fn fabric_due(&mut self, due: FabricDue) {
+    /// A message or put goes on. Returns what is said of it, and to whom.
+    pub(super) fn arrive(&mut self, due: FabricDue) -> Option<(usize, Event)> {
         match due {
             FabricDue::Up(id) => self.up(id),
             FabricDue::Message(id) => self.message(id),
-            FabricDue::Closing(id) => {
-                let on_its_way = |put: &Put| put.sender == id && !put.over;
-                if self.end(id.other()).coming.is_empty() && !self.puts.iter().any(on_its_way) {
-                    self.cut(id.other());
-                } else {
-                    self.later(FabricDue::Closing(id));
-                }
+            FabricDue::PutRead(number) => {
+                self.put_read(number);
+                None
             }
-            FabricDue::Cut(id) => self.cut(id),
-            FabricDue::PutRead(number) => self.put_read(number),
             FabricDue::PutDone(number) => {
-                let sender = self.puts[number].sender;
-                let reached = self.end(sender.other()).state == State::Up;
-                self.put_done(number, reached || self.puts[number].over);
+                let Put { sender, over, .. } = self.network.puts[number];
+                let reached = self.network.end(sender.other()).state == EndState::Up;
+                self.put_done(number, reached || over)
             }
             FabricDue::PutLand(number) => self.put_land(number),
             FabricDue::PutPlaced(number) => self.put_placed(number),
+            FabricDue::Closing(_) | FabricDue::Cut(_) => None,
         }
     }
 
-    fn up(&mut self, id: EndId) {
-        let End { process, peer, state, .. } = *self.end(id);
-        if state != State::Waiting || !self.processes[process].alive {
-            return;
+    fn up(&mut self, id: EndId) -> Option<(usize, Event)> {
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
+        if state != EndState::Waiting || !self.processes[process].alive {
+            return None;
         }
-        self.end(id).state = State::Up;
+        self.network.end(id).state = EndState::Up;
         self.note(&[24, process as u64, u64::from(peer.0)], || {
             format!("process {process} has {peer:?} on connection {}", id.connection)
         });
-        for _ in 0..self.end(id).coming.len() {
+        for _ in 0..self.network.end(id).coming.len() {
             self.later(FabricDue::Message(id));
         }
-        let dialler = self.end(id.other()).process;
+        let dialler = self.network.end(id.other()).process;
         let limit = self.processes[dialler].limit;
         let event = match id.end {
             0 => FabricEvent::Connected { peer },
             _ => FabricEvent::Accepted { peer, limit },
         };
-        self.handle(process, Event::Fabric(event));
+        Some((process, Event::Fabric(event)))
     }
 
-    fn message(&mut self, id: EndId) {
-        let End { process, peer, state, .. } = *self.end(id);
-        if state != State::Up {
-            return;
+    fn message(&mut self, id: EndId) -> Option<(usize, Event)> {
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
+        if state != EndState::Up {
+            return None;
         }
-        let Some(bytes) = self.end(id).coming.pop_front() else { return };
+        let bytes = self.network.end(id).coming.pop_front()?;
         self.note(&[25, process as u64, u64::from(peer.0), bytes.len() as u64], || {
             format!("process {process} hears from connection {}", id.connection)
         });
-        self.handle(process, Event::Fabric(FabricEvent::Message { peer, bytes }));
+        Some((process, Event::Fabric(FabricEvent::Message { peer, bytes })))
     }
 
     /// Drops all messages and puts under way to this end.
     fn stop_arrivals(&mut self, id: EndId) {
-        self.end(id).coming.clear();
+        self.network.end(id).coming.clear();
         if self.profile.mutation == Some(Mutation::LandLate) {
             return;
         }
-        for number in 0..self.puts.len() {
-            if self.puts[number].sender == id.other() && !self.puts[number].over {
+        for number in 0..self.network.puts.len() {
+            if self.network.puts[number].sender == id.other() && !self.network.puts[number].over {
                 self.forget_put(number);
             }
         }
     }
 
-    /// This end is told that the connection is over, and then the other.
-    fn cut(&mut self, id: EndId) {
-        let End { process, peer, state, .. } = *self.end(id);
-        if !matches!(state, State::Waiting | State::Up) || !self.processes[process].alive {
-            return;
-        }
-        self.stop_arrivals(id);
-        while let Some(number) = self.puts.iter().position(|put| put.sender == id && !put.done) {
-            let ok = self.rng.percent(30);
-            self.put_done(number, ok);
-        }
-        if self.end(id).state != state {
-            // It has hung up while it heard of its puts.
-            return;
-        }
-        self.end(id).state = State::Over;
-        self.processes[process].peers.remove(&peer);
-        self.later(FabricDue::Cut(id.other()));
-        if state == State::Up || id.end == 0 {
-            self.note(&[28, process as u64, u64::from(peer.0)], || {
-                format!("process {process} loses {peer:?} on connection {}", id.connection)
-            });
-            let why = Refusal::plain("the connection was closed");
-            self.handle(process, Event::Fabric(FabricEvent::Lost { peer, why }));
-        }
-    }
-
-    /// Returns the timeouts of ends of connections for a silent peer, in milliseconds.
-    pub fn silences(&self) -> impl Iterator<Item = u32> {
-        let ends = self.connections.iter().flat_map(|connection| &connection.ends);
-        ends.filter_map(|end| end.silence_ms)
-    }
-
     /// The connections between two processes break.
     pub fn disconnect(&mut self, a: usize, b: usize) {
-        for connection in self.connections_between(a, b) {
+        for connection in self.network.between(a, b) {
             self.break_connection(connection);
-        }
-    }
-
-    /// A connection breaks: both ends hear of it, each in its own time.
-    pub fn break_connection(&mut self, connection: usize) {
-        self.note(&[29, connection as u64], || format!("BREAK connection {connection}"));
-        self.later(FabricDue::Cut(EndId { connection, end: 0 }));
-        self.later(FabricDue::Cut(EndId { connection, end: 1 }));
-    }
-
-    /// The connections that stand between two processes.
-    pub fn connections_between(&self, a: usize, b: usize) -> Vec<usize> {
-        let between = |connection: &Connection| {
-            let [first, second] = &connection.ends;
-            let processes = [first.process, second.process];
-            let up = first.state == State::Up && second.state == State::Up;
-            up && (processes == [a, b] || processes == [b, a])
-        };
-        let numbers = self.connections.iter().enumerate();
-        numbers.filter(|(_, connection)| between(connection)).map(|(number, _)| number).collect()
-    }
-
-    /// A client says something.
-    fn count_message(&mut self, process: usize, bytes: &[u8]) {
-        let is_client = matches!(self.processes[process].machine, AnyMachine::Block(_));
-        if is_client && let Some(&kind) = bytes.first() {
-            *self.signs.sent.entry(kind).or_default() += 1;
         }
     }
 
     /// Drops all messages and puts under way from the process to these processes.
     pub fn lose_what_is_under_way(&mut self, process: usize, to: impl Fn(usize) -> bool) {
-        for connection in 0..self.connections.len() {
+        for connection in 0..self.network.connections.len() {
             for end in [0, 1] {
                 let id = EndId { connection, end };
-                let other = self.end(id.other()).process;
-                if self.end(id).process == process && to(other) {
+                let other = self.network.end(id.other()).process;
+                if self.network.end(id).process == process && to(other) {
                     self.note(&[30, process as u64, other as u64], || {
                         format!("ALL that {process} has sent to {other} IS LOST")
                     });
@@ -445,14 +265,79 @@ impl World {
 
     /// The process is dead: its peers hear of it, each in its own time.
     pub(super) fn abandon_connections(&mut self, process: usize) {
-        let ends = (0..self.connections.len())
+        let ends = (0..self.network.connections.len())
             .flat_map(|connection| [0, 1].map(|end| EndId { connection, end }));
         for id in ends.collect::<Vec<_>>() {
-            if self.end(id).process == process {
-                self.end(id).state = State::Over;
+            if self.network.end(id).process == process {
+                self.network.end(id).state = EndState::Over;
                 self.stop_arrivals(id);
                 self.later(FabricDue::Cut(id.other()));
             }
         }
+    }
+
+    /// Begins to tell this end that the connection is over, if it can be told. Returns its state.
+    pub(super) fn begin_cut(&mut self, id: EndId) -> Option<EndState> {
+        let ConnectionEnd { process, state, .. } = *self.network.end(id);
+        if !matches!(state, EndState::Waiting | EndState::Up) || !self.processes[process].alive {
+            return None;
+        }
+        self.stop_arrivals(id);
+        Some(state)
+    }
+
+    /// Ends a put of this end, which can be known to have arrived or not, as long as there is one.
+    pub(super) fn end_put_of(&mut self, id: EndId) -> Option<(usize, Event)> {
+        let unfinished = |put: &Put| put.sender == id && !put.done;
+        let number = self.network.puts.iter().position(unfinished)?;
+        let ok = self.rng.percent(30);
+        self.put_done(number, ok)
+    }
+
+    /// Tells this end, which was in this state, that the connection is over, and then the other.
+    pub(super) fn end_cut(&mut self, id: EndId, before: EndState) -> Option<(usize, Event)> {
+        let ConnectionEnd { process, peer, state, .. } = *self.network.end(id);
+        if state != before {
+            // It has hung up while it heard of its puts.
+            return None;
+        }
+        self.network.end(id).state = EndState::Over;
+        self.processes[process].peers.remove(&peer);
+        self.later(FabricDue::Cut(id.other()));
+        if state != EndState::Up && id.end != 0 {
+            return None;
+        }
+        self.note(&[28, process as u64, u64::from(peer.0)], || {
+            format!("process {process} loses {peer:?} on connection {}", id.connection)
+        });
+        let why = Refusal::plain("the connection was closed");
+        Some((process, Event::Fabric(FabricEvent::Lost { peer, why })))
+    }
+}
+
+/// Returns the message as it arrives: some mutations alter it.
+fn altered(mutation: Option<Mutation>, bytes: Vec<u8>) -> Vec<u8> {
+    match Message::decode(&bytes) {
+        Ok((epoch, Message::ResolveLeftovers { tag, .. }))
+            if mutation == Some(Mutation::ForgetLeft) =>
+        {
+            Message::ResolveLeftovers { tag, commit: Vec::new() }.encode(epoch)
+        }
+        Ok((epoch, Message::BeginSet { mut set }))
+            if mutation == Some(Mutation::UnrecordedOver) =>
+        {
+            set.log &= !set.touched.is_all();
+            Message::BeginSet { set }.encode(epoch)
+        }
+        Ok((epoch, Message::Refused { tag, reason, .. }))
+            if mutation == Some(Mutation::PretendGrant) && reason.contains("ring memory") =>
+        {
+            Message::Ok { tag }.encode(epoch)
+        }
+        // That is answered as well, and nothing is done.
+        Ok((epoch, Message::Flush { tag })) if mutation == Some(Mutation::EarlyFlush) => {
+            Message::Connect { tag, peers: Vec::new() }.encode(epoch)
+        }
+        _ => bytes,
     }
 }

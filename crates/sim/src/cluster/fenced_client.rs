@@ -1,16 +1,9 @@
 //! Clients that are taken over while they are at work, and keep trying.
 
-use std::collections::BTreeSet;
-
 use braid_array::Action;
-use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
-use braid_cluster::wire::Message;
 
-use super::promises::Happened;
-use super::script;
-use super::session::{ARRAY, Phase, Session};
+use super::session::{Phase, Session};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -18,32 +11,7 @@ use crate::workload::Kind;
 /// Requests from here on are begun when the next client serves already.
 const STRAY: u64 = 1 << 32;
 
-/// A fenced client: another client has taken its array over, or is about to. Writes answered before
-/// the takeover are kept; later ones must not land. [`Session::leave_running`] fences the running
-/// client. The fenced client may write once more: after its successor serves, that write must not
-/// succeed. The fenced client must notice the takeover.
-#[derive(Debug)]
-pub(super) struct FencedClient {
-    process: usize,
-    /// Set while a write is under way that must not land.
-    strays: bool,
-    /// Set after the client has noticed the takeover.
-    told: bool,
-}
-
 impl Session {
-    /// Leaves the client running, for a takeover by another client. A client that does not serve
-    /// yet is killed: it would legally take the array back.
-    pub fn leave_running(&mut self) {
-        if self.phase != Phase::Serving {
-            return self.crash();
-        }
-        self.promises.heard(Happened::ClientGone);
-        self.suspects.crash();
-        self.cluster.note(&[54], || "TAKE OVER".to_owned());
-        self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
-    }
-
     /// Cuts the power of the fenced clients.
     pub fn kill_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
@@ -109,50 +77,5 @@ impl Session {
             _ => {}
         }
         Ok(true)
-    }
-
-    /// Checks that all fenced clients have noticed the takeover. Call it when no message is under
-    /// way.
-    pub fn fenced_know(&self) -> Result<(), Failure> {
-        if self.fenced.iter().all(|fenced| fenced.told) {
-            Ok(())
-        } else {
-            Err(Failure("a client does not hear that its array is taken".to_owned()))
-        }
-    }
-
-    /// Grants an epoch to no client on all nodes, so that the running client is fenced. A client
-    /// that takes an array over does the same first, and then reads the volumes.
-    pub(super) fn fence(&mut self) -> Result<(), Failure> {
-        self.cluster.epoch = self.cluster.epoch.next();
-        let epoch = self.cluster.epoch;
-        let client = self.cluster.rng.next();
-        let grant = Message::Grant { tag: 1, array: ARRAY, epoch, client }.encode(epoch);
-        let nodes = u32::from(self.cluster.scenario.params.nodes);
-        let connect = |number| {
-            let address = format!("n{number}");
-            Action::Fabric(FabricOp::Connect { peer: PeerId(number), address })
-        };
-        let rule = move |event: &Event| match event {
-            Event::Fabric(FabricEvent::Connected { peer }) => {
-                vec![Action::Fabric(FabricOp::Send { peer: *peer, bytes: grant.clone() })]
-            }
-            _ => Vec::new(),
-        };
-        let begin = (0..nodes).map(connect).collect();
-        let (fence, heard) = script::start(&mut self.cluster.world, "a fence", 0, begin, rule);
-        let answered = |event: &Event| match event {
-            Event::Fabric(FabricEvent::Message { peer, .. } | FabricEvent::Lost { peer, .. }) => {
-                Some(*peer)
-            }
-            _ => None,
-        };
-        let is_over = || {
-            let heard = heard.lock().expect("no panic while it is held");
-            heard.iter().filter_map(answered).collect::<BTreeSet<PeerId>>().len() == nodes as usize
-        };
-        self.until("nodes do not answer who takes an array over", |_| is_over())?;
-        self.cluster.world.kill(fence);
-        Ok(())
     }
 }

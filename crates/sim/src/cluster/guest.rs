@@ -9,9 +9,8 @@ use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
-use super::promises::Happened;
+use super::nodes::Cluster;
 use super::scenario::Scenario;
-use super::session::Session;
 use super::world::World;
 use crate::disk::Disk;
 use crate::judge::Judge;
@@ -38,9 +37,9 @@ pub struct Guest {
     rng: Rng,
     /// Content written so far.
     judge: Judge,
-    left: u64,
+    pub(super) left: u64,
     stopping: bool,
-    stopped: bool,
+    pub(super) stopped: bool,
 }
 
 impl Guest {
@@ -115,45 +114,16 @@ impl Guest {
     }
 }
 
-impl Session {
+impl Cluster {
     /// Makes another array on the nodes, and starts its client.
-    pub fn start_guest(&mut self) -> Result<(), Failure> {
-        let params = Params {
-            session: self.cluster.rng.next(),
-            epoch: Epoch(1),
-            ..self.cluster.scenario.params
-        };
+    pub fn start_guest(&mut self) -> Result<Guest, Failure> {
+        let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
         let scenario = Scenario::calm(params);
-        let disks =
-            content::create(&self.cluster.layout, [8; 16], &scenario, &mut self.cluster.rng);
-        for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
-            self.cluster.world.processes[node].keep(VOLUME, disk.clone());
+        let disks = content::create(&self.layout, [8; 16], &scenario, &mut self.rng);
+        for (&node, disk) in self.nodes.iter().zip(&disks) {
+            self.world.processes[node].keep(VOLUME, disk.clone());
         }
-        let rng = self.cluster.rng.fork();
-        let guest = Guest::start(&mut self.cluster.world, &disks, params, rng).map_err(Failure)?;
-        self.guest = Some(guest);
-        Ok(())
-    }
-
-    /// The other array is given up: its nodes are.
-    pub fn drop_guest(&mut self) {
-        if let Some(guest) = self.guest.take() {
-            self.promises.heard(Happened::ClientGone);
-            self.cluster.world.kill(guest.process);
-        }
-    }
-
-    /// The other array comes to its end, and is looked at.
-    pub fn end_guest(&mut self) -> Result<(), Failure> {
-        if let Some(guest) = &mut self.guest {
-            guest.left = 0;
-        }
-        self.until("the guest does not stop", |session| {
-            session.guest.as_ref().is_none_or(|guest| guest.stopped)
-        })?;
-        let Some(mut guest) = self.guest.take() else { return Ok(()) };
-        let disks: Vec<&Disk> =
-            self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();
-        guest.judge(&disks)
+        let rng = self.rng.fork();
+        Guest::start(&mut self.world, &disks, params, rng).map_err(Failure)
     }
 }

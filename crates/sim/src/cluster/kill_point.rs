@@ -1,7 +1,5 @@
 //! The point at which a life ends.
 
-use std::collections::BTreeMap;
-
 use braid_cluster::ids::{Epoch, SetVersion};
 use braid_cluster::wire::Message;
 
@@ -21,17 +19,6 @@ enum Sign {
     Joined,
     /// A message of this kind from a client has reached a node, or is under way.
     Sent(u8),
-}
-
-/// Number of occurrences of each sign.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Signs {
-    pub(super) durable: u64,
-    pub(super) flushed: u64,
-    pub(super) lost: u64,
-    pub(super) joined: u64,
-    /// By kind of message.
-    pub(super) sent: BTreeMap<u8, u64>,
 }
 
 /// End of a life: after a number of events, or a number of events after a sign. A sign is a

@@ -1,15 +1,16 @@
 //! A simulated cluster: the client and node machines of `braid-cluster` on a simulated fabric, with
 //! simulated volumes, in virtual time.
 //!
-//! [`world`] runs [`process`]es, executes their [`io`] and their operations on the [`fabric`], and
-//! detects forbidden actions by [`claims`] and by the messages ([`watch`]). A seed draws a
-//! [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
-//! [`requests`]) and meet troubles, which change what is [promised](promises). In the end all
-//! content is compared with the volumes ([`final_check`], [`content`]).
+//! [`drive`] runs the [`process`]es of a [`world`], executes their [`io`] and their operations on
+//! the [`fabric`], and detects forbidden actions by [`claims`] and by the messages ([`watch`]). A
+//! seed draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write
+//! ([`session`], [`steps`], [`requests`]), change [`roles`] and meet troubles, which change what is
+//! [promised](promises). In the end all content is compared with the volumes ([`final_check`],
+//! [`content`]).
 //!
-//! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a takeover
-//! ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a serving one
-//! ([`spare`]), more absent nodes than the array can do without ([`away`]), witnesses
+//! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a
+//! [`takeover`] ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a
+//! serving one ([`spare`]), more absent nodes than the array can do without ([`away`]), witnesses
 //! ([`witness`]), or a changed bit on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`],
 //! have an [`idle_phase`], and some clients come for a short time ([`short_lived_clients`]). Some
 //! seeds are about many clients in succession ([`relay`]), others about losses of power while whole
@@ -20,13 +21,16 @@ mod away;
 mod bit_rot;
 pub mod claims;
 pub mod content;
-pub mod fabric;
+mod drive;
+pub mod due;
+mod fabric;
 mod fenced_client;
 mod final_check;
 pub mod guest;
 mod idle_phase;
-pub mod io;
+mod io;
 mod kill_point;
+pub mod network;
 pub mod nodes;
 pub mod process;
 pub mod promises;
@@ -34,19 +38,24 @@ pub mod recovery_target;
 mod relay;
 mod replay;
 mod requests;
+mod roles;
 pub mod run;
 pub mod scenario;
 pub mod script;
 pub mod session;
 mod short_lived_clients;
+mod signs;
 mod spare;
 mod start;
+mod steps;
 pub mod suspects;
+mod takeover;
 mod torn;
 mod troubles;
 mod votes;
 pub mod watch;
 pub mod witness;
+mod work;
 pub mod world;
 
 #[cfg(test)]

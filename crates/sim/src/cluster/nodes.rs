@@ -11,11 +11,9 @@ use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
-use super::content::{self, Layout};
-use super::guest;
+use super::content::{self, ARRAY, Layout, VOLUME};
 use super::process::{Process, Stored};
 use super::scenario::Scenario;
-use super::session::{ARRAY, VOLUME};
 use super::world::World;
 use crate::disk::Disk;
 use crate::rng::Rng;
@@ -246,10 +244,5 @@ impl Cluster {
             disks.extend(stored.map(|stored| stored.disk));
         }
         disks
-    }
-
-    /// A node's volume of the other array.
-    pub(super) fn guest_disk(&self, node: usize) -> &Disk {
-        &self.world.processes[node].volumes[guest::VOLUME].disk
     }
 }

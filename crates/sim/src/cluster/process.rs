@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use braid_array::array::Scratch;
-use braid_array::fabric::{PeerId, Survey};
-use braid_array::{AnyMachine, BlockMachine, Buf, IoOp, MemberId};
+use braid_array::fabric::{PeerId, Survey, Volume, VolumeOp};
+use braid_array::{AnyMachine, BlockMachine, Buf, IoOp, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::node::Node;
 
 use super::claims::{ClaimId, Claims, Use};
+use super::due::{Due, EndId};
 use super::replay::Replay;
-use super::world::Due;
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
 
@@ -92,7 +92,7 @@ pub struct Process {
     /// Events held back while it is frozen.
     pub(super) held: Vec<Due>,
     /// Ends of its connections, by peer.
-    pub(super) peers: BTreeMap<PeerId, super::fabric::EndId>,
+    pub(super) peers: BTreeMap<PeerId, EndId>,
     pub(super) accepted: u32,
     pub(super) next_member: u16,
 }
@@ -210,6 +210,49 @@ impl Process {
     /// The open volume with this id.
     pub fn volume(&mut self, member: MemberId) -> Option<&mut Stored> {
         self.volumes.values_mut().find(|volume| volume.open == Some(member))
+    }
+
+    /// Creates, opens, closes or deletes a volume.
+    pub(super) fn change_volumes(&mut self, op: &VolumeOp) -> Result<Volume, Refusal> {
+        let name = match op {
+            VolumeOp::Create { name, bytes } => {
+                if self.volumes.contains_key(name) {
+                    let why = format!("volume {name} exists");
+                    return Err(Refusal::new(why, "choose another name"));
+                }
+                self.keep(name, Disk::new(bytes / SECTOR_BYTES));
+                name
+            }
+            VolumeOp::Open { name } => name,
+            VolumeOp::Close { member } | VolumeOp::Delete { member } => {
+                let absent = || Refusal::plain("this volume is not open");
+                let volume = self.volume(*member).ok_or_else(absent)?;
+                volume.open = None;
+                let name = volume.name.clone();
+                let bytes = volume.disk.sectors() * SECTOR_BYTES;
+                if matches!(op, VolumeOp::Delete { .. }) {
+                    self.volumes.remove(&name);
+                }
+                return Ok(Volume { member: *member, bytes });
+            }
+        };
+        let member = MemberId(self.next_member);
+        let Some(volume) = self.volumes.get_mut(name) else {
+            return Err(Refusal::new(format!("there is no volume {name}"), "create it first"));
+        };
+        if volume.open.is_some() {
+            return Err(Refusal::plain(format!("volume {name} is in use")));
+        }
+        self.next_member += 1;
+        volume.open = Some(member);
+        Ok(Volume { member, bytes: volume.disk.sectors() * SECTOR_BYTES })
+    }
+
+    /// Poisons bytes that are no longer needed; returns the conflict with a claim, if any.
+    pub(super) fn poison(&mut self, buf: Buf) -> Option<String> {
+        let conflict = self.claims.conflict(buf, Use::Write, "an end");
+        self.bytes(buf).fill(POISON);
+        conflict
     }
 
     /// Claims a buffer; returns the fault of the claim.

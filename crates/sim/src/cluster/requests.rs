@@ -11,38 +11,9 @@ use super::suspects::Suspects;
 use crate::judge::{Draft, Flight, Read};
 use crate::oracle::Range;
 use crate::report::Failure;
-use crate::workload::{Kind, Workload};
+use crate::workload::Kind;
 
 impl Session {
-    /// Requests in flight.
-    pub fn in_flight(&self) -> usize {
-        self.judge.in_flight(self.client)
-    }
-
-    /// Returns whether a request is waiting to be taken.
-    pub const fn waits(&self) -> bool {
-        self.waiting.is_some()
-    }
-
-    /// Submits the next request if there is room. True when one was taken.
-    pub fn submit(&mut self, workload: &mut Workload) -> bool {
-        if self.judge.free_slot(self.client).is_none() {
-            return false;
-        }
-        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        if !self.fenced.is_empty()
-            && matches!(kind, Kind::Write { .. })
-            && self.cluster.rng.percent(10)
-        {
-            self.write_as_fenced(range);
-        }
-        let taken = self.submit_one(kind, range);
-        if !taken {
-            self.waiting = Some((kind, range));
-        }
-        taken
-    }
-
     /// Submits this request if there is room and the client takes it.
     pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
         let draft = self.cluster.world.ask(&mut self.judge, self.client, kind, range);
@@ -68,21 +39,6 @@ impl Session {
         self.begin(self.client, draft, equal);
         self.cluster.world.drain(self.client);
         true
-    }
-
-    /// Reads every sector once.
-    pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
-        let mut sweep = Workload::sweep(self.cluster.layout.sectors());
-        sweep.largest(self.cluster.scenario.largest_sectors);
-        while sweep.more() || self.waits() || self.in_flight() > 0 {
-            while (sweep.more() || self.waits()) && self.submit(&mut sweep) {
-                self.outputs()?;
-            }
-            if !self.step()? && self.waits() {
-                return Err(Failure("nothing is due, and no read is taken".to_owned()));
-            }
-        }
-        Ok(())
     }
 
     /// A client has taken a request.

@@ -52,14 +52,14 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
             run(&mut session)?;
             cluster = session.cluster;
         }
-        Ok(cluster.world.trace.report())
+        Ok(Report::of(&cluster.world.trace))
     })
 }
 
 fn run(session: &mut Session) -> Result<(), Failure> {
     let lives = session.cluster.scenario.lives.clone();
     if session.cluster.scenario.guest {
-        session.start_guest()?;
+        session.guest = Some(session.cluster.start_guest()?);
     }
     for (number, &end) in (1..).zip(&lives) {
         session.start_client(&[], false)?;

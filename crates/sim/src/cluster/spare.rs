@@ -5,17 +5,16 @@
 //! drop their state for a takeover. In the end nothing of the array is open there, its ring is
 //! given back, and its volume can be deleted.
 
+use braid_array::Role;
 use braid_array::action::{Command, CommandId};
 use braid_array::format::BadBlocks;
 use braid_array::format::{DevRole, Superblock};
 use braid_array::status::{MemberState, MemberStatus};
-use braid_array::{Machine, Role};
 use braid_cluster::client::ClientMember;
 
-use super::content;
+use super::content::{self, VOLUME};
 use super::recovery_target::RecoveryTarget;
-use super::session::{Phase, Session, VOLUME};
-use crate::report::Failure;
+use super::session::Session;
 
 /// The command that adds one.
 pub(super) const SPARE: CommandId = CommandId(4);
@@ -24,10 +23,6 @@ const REPLACE: CommandId = CommandId(5);
 /// Reasons for leaving of the old member: the running client, or the client whose array is taken
 /// over, replaced it.
 pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
-
-/// Time for the client to tell a node that it has left. The client tries again at growing
-/// intervals; a hang may last a hundred seconds.
-const FREE_MILLIS: u64 = 300_000;
 
 impl Session {
     /// Commands the client to add a node, which carries no superblock of a spare yet.
@@ -160,45 +155,5 @@ impl Session {
         self.cluster.note(&[60, id, role.0.into()], || format!("CUT spare {id} off from {role}"));
         let node = self.cluster.node(role);
         self.cluster.world.disconnect(node, process);
-    }
-
-    /// Retires a node whose role another node has taken. While the client that did this lives, the
-    /// node keeps running, so that the client can inform it.
-    pub(super) fn departs(&mut self, process: usize) {
-        let tells = self.cluster.world.processes[self.client].alive && self.phase != Phase::Stopped;
-        if tells && self.cluster.world.processes[process].alive {
-            self.departed.push(process)
-        } else {
-            self.cluster.world.kill(process)
-        }
-    }
-
-    /// Stops the departed nodes.
-    pub(super) fn drop_departed(&mut self) {
-        for process in std::mem::take(&mut self.departed) {
-            self.cluster.world.kill(process);
-        }
-    }
-
-    /// Nodes that have left the array keep nothing that waits for another client.
-    pub(super) fn departed_are_free(&mut self) -> Result<(), Failure> {
-        self.look_at_spare();
-        let until = self.cluster.world.now().plus_millis(FREE_MILLIS);
-        while let Some(&kept) = self.departed.iter().find(|&&process| {
-            let process = &self.cluster.world.processes[process];
-            process.volumes[VOLUME].open.is_some() || !process.machine.idle()
-        }) {
-            // A client that can write no more tells nobody anything.
-            if self.promises.failed {
-                break;
-            }
-            if self.cluster.world.now() >= until || !self.step()? {
-                let name = &self.cluster.world.processes[kept].name;
-                let what = format!("{name} has left the array and keeps its volume open");
-                return Err(Failure(what));
-            }
-        }
-        self.drop_departed();
-        Ok(())
     }
 }

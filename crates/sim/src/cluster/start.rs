@@ -11,11 +11,11 @@ use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, majority};
 
-use super::content;
+use super::content::{self, VOLUME};
 use super::nodes::Cluster;
 use super::promises::Happened;
 use super::scenario::Scenario;
-use super::session::{Phase, Session, VOLUME};
+use super::session::{Phase, Session};
 use crate::disk::Disk;
 use crate::report::Failure;
 

@@ -4,30 +4,25 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
+use braid_array::Role;
 use braid_array::action::CommandId;
-use braid_array::array::Scratch;
-use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::{Action, Role};
-use braid_cluster::client::{Client, ClientConfig};
-use braid_cluster::failover::FailoverClient;
 
 use self::unknown::Unknown;
-use super::away::{FAIL_TIMEOUT_MS, Search};
+use super::away::Search;
 use super::nodes::Cluster;
-use super::process::Process;
 use super::recovery_target::RecoveryTarget;
 use super::suspects::Map;
-use crate::judge::{self, Flight, Judge, Read};
+use crate::judge::Judge;
 use crate::oracle::{LogicalTime, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
-use crate::workload::Kind;
 
 pub(super) mod array;
+mod client;
 mod finish;
 mod life;
 mod loss;
+mod steps;
 mod unknown;
 
 /// Requests in flight.
@@ -37,6 +32,8 @@ const BLOCK_SECTORS: u64 = 8;
 const MAX_BLOCKS: u64 = 64;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
+/// A member that comes back is whole by then, and so is one that is rebuilt.
+const WHOLE_MILLIS: u64 = 120_000;
 const STOP: CommandId = CommandId(1);
 
 /// A run in which power is lost under writes, again and again.
@@ -134,59 +131,6 @@ impl Torn<'_> {
         roles.filter(|role| !self.dead.contains(role)).collect()
     }
 
-    /// Returns the configuration of a client on the running nodes.
-    fn config(&mut self) -> Result<ClientConfig, String> {
-        let there = self.there();
-        let dead: Vec<Role> = self.dead.iter().copied().collect();
-        let Some(config) = self.cluster.assembled(&there) else {
-            return Err(self.cluster.refusal(&there));
-        };
-        Ok(ClientConfig { absent: self.cluster.absent(&dead, false), ..config })
-    }
-
-    /// A client starts the array with the nodes that run, and serves.
-    fn begin(&mut self) -> Result<(), Failure> {
-        let dead = self.dead.clone();
-        self.cluster.note(&[90], || format!("BEGIN without {dead:?}"));
-        let refused = |why: String| Failure(format!("does not start without {dead:?}: {why}"));
-        let config = self.config().map_err(&refused)?;
-        let scratch =
-            Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes: Client::scratch_bytes(&config) };
-        self.search = Search::default();
-        let finder = Box::new(self.search.clone());
-        let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS);
-        let client = client.map_err(&refused)?;
-        let process = Process::of_client("torn", Box::new(client), scratch, None);
-        self.client = self.cluster.world.start(process);
-        self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
-        self.stopped = false;
-        self.serves()?;
-        // Whoever started it is told what stands against it until it has taken a request.
-        self.request_all(Kind::Flush, vec![Range::default()])
-    }
-
-    /// Returns whether the client serves, in a view of the nodes' current incarnations.
-    fn is_serving(&mut self) -> bool {
-        let status = self.cluster.status_of(self.client);
-        status.waiting.is_none() && status.view.is_some() && self.is_view_new()
-    }
-
-    /// Waits until the client serves.
-    fn serves(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
-        while !self.is_serving() {
-            if !self.step()? {
-                let state = self.cluster.status_of(self.client).state;
-                return Err(Failure(format!("does not serve: {state:?}")));
-            }
-        }
-        self.judge.oracle.decided();
-        let away = self.roles_out();
-        self.cluster.note(&[91], || format!("SERVES without {away:?}"));
-        self.unknown.starts(&away, self.unrecorded);
-        Ok(())
-    }
-
     /// Returns whether the newest view lists enough nodes in their current incarnations.
     fn is_view_new(&self) -> bool {
         let nodes = self.cluster.scenario.params.nodes;
@@ -211,188 +155,35 @@ impl Torn<'_> {
         roles.filter(|role| !self.is_in(*role)).collect()
     }
 
-    /// Submits this, if it is taken and nothing else is in flight to the same blocks.
-    fn submit(&mut self, kind: Kind, range: Range) -> bool {
-        if self.judge.touches(self.client, range) {
-            return false;
-        }
-        let world = &mut self.cluster.world;
-        let Some(draft) = world.ask(&mut self.judge, self.client, kind, range) else {
-            return false;
-        };
-        let Range { sector, sectors } = range;
-        let serial = draft.serial;
-        world.note(&[92, draft.request.id.0, sector, sectors], || {
-            format!("SUBMIT {kind:?} {sector}+{sectors} serial {serial}")
-        });
-        let moment = self.judge.submitted(self.client, draft, true);
-        match kind {
-            Kind::Read => {
-                let doubtful = |block: &u64| self.unknown.may_fail(*block);
-                let doubtful: Vec<u64> = blocks_of(range).filter(doubtful).collect();
-                self.doubtful.extend(doubtful.into_iter().map(|block| (moment, block)));
-            }
-            Kind::Flush => {}
-            _ => {
-                self.unrecorded &= self.whole && self.unknown.away().next().is_none();
-                self.unknown.begins(moment, range);
-                let superblock = self.cluster.status_of(self.client).superblock;
-                if superblock.resync_offset != MAX_SECTOR {
-                    self.early.insert(moment);
-                }
-                if self.unknown.write_may_fail(moment, range) {
-                    self.risky.insert(moment);
-                }
-            }
-        }
-        self.cluster.world.drain(self.client);
-        true
+    /// Sectors of a stripe.
+    fn stripe_sectors(&self) -> u64 {
+        self.blocks * BLOCK_SECTORS / self.cluster.scenario.params.stripes
     }
 
-    fn step(&mut self) -> Result<bool, Failure> {
-        self.answer_search()?;
-        let moved = self.cluster.world.step();
-        for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
-            if process == self.client {
-                self.hear(action)?;
-            }
+    /// Whole stripes, one or a few, or any part.
+    fn draw_range(&mut self) -> Range {
+        let stripe = self.stripe_sectors();
+        let rng = &mut self.cluster.rng;
+        let stripes = self.cluster.scenario.params.stripes;
+        if self.whole || rng.percent(80) {
+            let most = (MAX_BLOCKS * BLOCK_SECTORS / stripe).clamp(1, 3);
+            let first = rng.below(stripes);
+            let count = rng.between(1, most.min(stripes - first));
+            return Range { sector: first * stripe, sectors: count * stripe };
         }
-        self.look_at_view();
-        self.cluster.world.faultless()?;
-        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at)?;
-        Ok(moved)
+        let first = rng.below(self.blocks);
+        let most = (self.blocks - first).min(8);
+        let count = rng.between(1, most);
+        Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS }
     }
 
-    /// A step, where something is waited for that comes.
-    fn await_step(&mut self) -> Result<(), Failure> {
-        if self.step()? {
-            return Ok(());
-        }
-        let status = self.cluster.status_of(self.client);
-        Err(Failure(format!("nothing goes on: {:?}, held up: {:?}", status.state, status.held_up)))
+    /// Returns whether the array has journals, which record the only copy of a member's content.
+    const fn is_vouched(&self) -> bool {
+        self.cluster.scenario.journal_bytes > 0
     }
 
-    /// Members that are in sync by the newest view have joined.
-    fn look_at_view(&mut self) {
-        if !self.joining {
-            return;
-        }
-        for role in self.unknown.away().collect::<Vec<_>>() {
-            if self.is_in(role) {
-                self.unknown.joined(role);
-            }
-        }
-        self.joining = self.unknown.away().next().is_some();
+    /// Returns whether the array may now be started with all of its members only.
+    fn needs_all(&self) -> bool {
+        !self.is_vouched() && self.unknown.away().next().is_some()
     }
-
-    /// Tells the client how it starts again, once enough nodes are there.
-    fn answer_search(&mut self) -> Result<(), Failure> {
-        let held_back = self.waits_for_all && !self.dead.is_empty();
-        if held_back || !self.search.is_on() {
-            return Ok(());
-        }
-        match self.config() {
-            Ok(config) => self.search.ends_with(config),
-            Err(_) if !self.dead.is_empty() => {}
-            Err(why) => return Err(Failure(format!("does not go on with all: {why}"))),
-        }
-        Ok(())
-    }
-
-    fn hear(&mut self, action: Action) -> Result<(), Failure> {
-        match action {
-            Action::Complete { id, result } => {
-                let flight = self.judge.answered(self.client, id)?;
-                let Range { sector, sectors } = flight.range;
-                self.cluster.note(&[93, id.0, u64::from(result.is_ok())], || {
-                    format!("COMPLETE {:?} {sector}+{sectors} {result:?}", flight.kind)
-                });
-                self.completed(&flight, result.is_ok())?;
-                let bytes = self.cluster.world.processes[self.client].found(flight.request.buf);
-                let stays = self.forgotten.is_none();
-                let read = Read { bytes, stays, excused: &judge::nothing };
-                self.judge.conclude(&flight, result, Some(read))
-            }
-            Action::Reply { id: STOP, result } => {
-                self.stopped = true;
-                result.map_err(|why| Failure(format!("stop refused: {why}")))
-            }
-            Action::Reply { result, .. } => {
-                self.cluster.note(&[94, u64::from(result.is_ok())], || format!("{result:?}"));
-                self.taken_in();
-                Ok(())
-            }
-            Action::Notify(event) => {
-                self.cluster.note(&[95], || format!("EVENT {event:?}"));
-                self.notified(&event);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn notified(&mut self, event: &ArrayEvent) {
-        match event {
-            ArrayEvent::MemberActive(_) => {
-                self.taken_in();
-                self.joining = true;
-            }
-            ArrayEvent::SyncFinished {
-                action: SyncAction::Resync, end: SyncEnd::Complete, ..
-            } => self.unknown.resynced(),
-            _ => {}
-        }
-    }
-
-    fn completed(&mut self, flight: &Flight, ok: bool) -> Result<(), Failure> {
-        let &Flight { kind, range, moment, .. } = flight;
-        let Range { sector, sectors } = range;
-        match kind {
-            Kind::Read => {
-                let doubtful = |&block: &u64| {
-                    self.doubtful.contains(&(moment, block)) || self.unknown.may_fail(block)
-                };
-                if !ok && !blocks_of(range).any(|block| doubtful(&block)) {
-                    let expected = self.judge.oracle.may_hold(sector);
-                    let away: Vec<Role> = self.unknown.away().collect();
-                    return Err(Failure(format!(
-                        "a read of {sector}+{sectors} failed without {away:?}: it holds {expected}"
-                    )));
-                }
-                self.doubtful.retain(|(other, _)| *other != moment);
-            }
-            Kind::Flush => self.flushed(moment, ok)?,
-            _ => {
-                let early = self.early.remove(&moment) && self.unknown.is_in_doubt(range);
-                let risky = self.risky.remove(&moment) || early;
-                if !ok && !risky && !self.unknown.write_may_fail(moment, range) {
-                    return Err(Failure(format!("a write of {sector}+{sectors} failed")));
-                }
-                let now = self.judge.moment();
-                self.unknown.ends(moment, now, ok, kind.fua());
-            }
-        }
-        Ok(())
-    }
-
-    /// A flush may fail where nodes have lost their memories, and says so once.
-    fn flushed(&mut self, moment: LogicalTime, ok: bool) -> Result<(), Failure> {
-        if ok {
-            self.forgotten = None;
-            self.unknown.flushed(moment);
-            return Ok(());
-        }
-        let Some(until) = self.forgotten.take() else {
-            return Err(Failure("a flush failed for nothing".to_owned()));
-        };
-        self.unknown.forgotten();
-        self.judge.oracle.lose_before(moment);
-        // It is said to who asked before some of that was answered as well.
-        self.forgotten = (moment < until).then_some(until);
-        Ok(())
-    }
-}
-
-fn blocks_of(range: Range) -> std::ops::Range<u64> {
-    range.sector / BLOCK_SECTORS..(range.sector + range.sectors) / BLOCK_SECTORS
 }

@@ -8,7 +8,7 @@ use braid_cluster::program::Output;
 use braid_cluster::wire::Message;
 use braid_cluster::{Pipeline, Set};
 
-use super::fabric::EndId;
+use super::due::EndId;
 
 /// A node's part of a pipeline.
 #[derive(Clone, Copy, Debug)]

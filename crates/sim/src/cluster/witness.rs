@@ -12,10 +12,11 @@ use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote, Witness, majority};
 
+use super::content::ARRAY;
 use super::nodes::Cluster;
 use super::process::Process;
 use super::promises::Happened;
-use super::session::{ARRAY, Session};
+use super::session::Session;
 use super::votes::note_of;
 use crate::oracle::Range;
 use crate::report::Failure;

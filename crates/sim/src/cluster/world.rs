@@ -2,18 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use braid_array::action::{Command, CommandId, Event};
-use braid_array::array::Scratch;
-use braid_array::{Action, Instant, Machine};
-use braid_cluster::client::{Client, ClientConfig};
+use braid_array::{Action, Instant};
 
-use super::fabric::{Connection, FabricDue, Put};
-use super::io::Work;
-use super::kill_point::Signs;
+use super::due::{Due, FabricDue};
+use super::network::Network;
 use super::process::Process;
+use super::signs::Signs;
 use super::watch::Watch;
+use super::work::Work;
 use crate::clock::Clock;
-use crate::fault::FaultProfile;
+use crate::fault::{FaultProfile, Mutation};
 use crate::judge::{Draft, Judge};
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -23,17 +21,6 @@ use crate::workload::Kind;
 
 /// More events than any client needs: beyond, it is said to hang.
 const MAX_STEPS: u64 = 400_000;
-
-/// Something due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
-    Work(usize),
-    Fabric(FabricDue),
-    /// The process goes on.
-    Thaw(usize),
-    /// A wake-up at a given time.
-    Wake,
-}
 
 /// Processes with their machines, their volumes, the fabric between them, and virtual time. The
 /// world executes the actions of machines. Legal differences in the behaviour of executors and
@@ -73,8 +60,8 @@ pub struct World {
     pub journal_sectors: u64,
     pub(super) work: Vec<Option<Work>>,
     pub(super) free: BTreeSet<usize>,
-    pub(super) connections: Vec<Connection>,
-    pub(super) puts: Vec<Put>,
+    /// Connections, and what is under way on them.
+    pub network: Network,
 }
 
 impl World {
@@ -96,39 +83,13 @@ impl World {
             journal_sectors: 0,
             work: Vec::new(),
             free: BTreeSet::new(),
-            connections: Vec::new(),
-            puts: Vec::new(),
+            network: Network::default(),
         }
     }
 
     /// The time.
     pub const fn now(&self) -> Instant {
         self.clock.now()
-    }
-
-    /// Starts a process, and carries out the first actions of its machine. Returns its number.
-    pub fn start(&mut self, process: Process) -> usize {
-        self.processes.push(process);
-        let number = self.processes.len() - 1;
-        self.drain(number);
-        number
-    }
-
-    /// Starts a client with this arena: buffers of its requests, and behind them its own memory.
-    /// With `limit`, it has the key of that array alone.
-    ///
-    /// # Errors
-    /// Returns an error if the client refuses the array.
-    pub fn start_client(
-        &mut self,
-        name: &str,
-        config: ClientConfig,
-        buffers_bytes: u64,
-        limit: Option<[u8; 16]>,
-    ) -> Result<usize, String> {
-        let scratch = Scratch { offset: buffers_bytes, bytes: Client::scratch_bytes(&config) };
-        let client = Box::new(Client::new(config, scratch)?);
-        Ok(self.start(Process::of_client(name, client, scratch, limit)))
     }
 
     /// Asks a client for a request, if it may have one more. Returns the draft of the judge, if the
@@ -145,11 +106,6 @@ impl World {
         let process = &mut self.processes[client];
         let draft = judge.draft(client, kind, range, &mut process.arena)?;
         process.client().submit(now, draft.request).is_ok().then_some(draft)
-    }
-
-    /// Tells a machine to do something.
-    pub(super) fn command(&mut self, process: usize, id: CommandId, command: Command) {
-        self.handle(process, Event::Command { id, command });
     }
 
     /// # Errors
@@ -196,80 +152,11 @@ impl World {
         self.faults.push(fault);
     }
 
-    /// Hands a machine an event, and carries out the resulting actions.
-    pub fn handle(&mut self, process: usize, event: Event) {
-        if !self.processes[process].alive {
-            return;
-        }
-        self.steps += 1;
-        self.processes[process].machine.handle(self.clock.now(), event);
-        self.drain(process);
-    }
-
-    /// Carries out the pending actions of a machine.
-    pub fn drain(&mut self, process: usize) {
-        while let Some(action) = self.processes[process].machine.poll() {
-            self.carry_out(process, action);
-        }
-        if let Err(what) = self.processes[process].machine.invariants() {
-            self.fault(process, &what);
-        }
-    }
-
-    /// Carries out an action of a machine, or of a test in its place.
-    pub fn carry_out(&mut self, process: usize, action: Action) {
-        match action {
-            Action::Io { io, member, op } => self.issue(process, io, member, op),
-            Action::Compute { io, compute } => self.compute(process, io, compute),
-            Action::Store { buf, bytes } => self.store(process, buf, &bytes),
-            Action::Load { io, buf } => self.load(process, io, buf),
-            Action::Volume { io, op } => self.volume_op(process, io, op),
-            Action::Note { io, op } => self.note_op(process, io, op),
-            Action::Survey { io, after, most } => self.survey(process, io, after, most),
-            Action::Fabric(op) => self.fabric_op(process, op),
-            Action::Use { .. } => {}
-            Action::GiveBack { range } => self.give_back(process, &range),
-            other => self.outputs.push((process, other)),
-        }
-    }
-
-    /// Lets the next thing happen. False when nothing is due.
-    pub fn step(&mut self) -> bool {
-        let deadline = |(number, process): (usize, &Process)| {
-            process.machine.deadline().map(|at| (at, number))
-        };
-        let goes_on = |(_, process): &(usize, &Process)| process.alive && !process.frozen;
-        let alive = self.processes.iter().enumerate().filter(goes_on);
-        let tick = alive.filter_map(deadline).min();
-        let due = self.clock.next_due();
-        match (due, tick) {
-            (None, None) => false,
-            (due, Some((at, process))) if due.is_none_or(|due| at < due) => {
-                self.clock.advance(at);
-                self.note(&[1, process as u64], || format!("tick of process {process}"));
-                self.handle(process, Event::Tick);
-                true
-            }
-            _ => {
-                let Some(due) = self.clock.pop() else { return false };
-                let hears = self.hears(due).filter(|&hears| self.processes[hears].frozen);
-                match (due, hears) {
-                    (due, Some(process)) => self.processes[process].held.push(due),
-                    (Due::Work(slot), _) => self.finish(slot),
-                    (Due::Fabric(due), _) => self.fabric_due(due),
-                    (Due::Thaw(process), _) => self.thaw(process),
-                    (Due::Wake, _) => {}
-                }
-                true
-            }
-        }
-    }
-
     /// The process that would be told of this.
-    fn hears(&self, due: Due) -> Option<usize> {
+    pub(super) fn hears(&self, due: Due) -> Option<usize> {
         match due {
             Due::Work(slot) => self.work[slot].as_ref().map(|work| work.process),
-            Due::Fabric(due) => self.fabric_hears(due),
+            Due::Fabric(due) => self.network.hears(due),
             Due::Thaw(_) | Due::Wake => None,
         }
     }
@@ -302,19 +189,13 @@ impl World {
         self.profile.delay(longest, &mut self.rng)
     }
 
-    /// Kills the process between two events: its device I/O is done in part, its messages are under
-    /// way, and the others learn of it in time.
-    pub fn kill(&mut self, process: usize) {
-        let name = self.processes[process].name.clone();
-        self.note(&[2, process as u64], || format!("KILL {name}"));
-        self.processes[process].alive = false;
-        self.abandon_work(process);
-        self.abandon_connections(process);
-        let process = &mut self.processes[process];
-        for volume in process.volumes.values_mut() {
-            volume.open = None;
-        }
-        // Hundreds of them may have died before a seed is over.
-        process.arena = Vec::new();
+    /// Returns whether to commit a deliberate fault now: one chance in `of`.
+    pub(super) fn mutates(&mut self, mutation: Mutation, of: u64) -> bool {
+        self.profile.mutation == Some(mutation) && self.rng.below(of) == 0
+    }
+
+    pub(super) fn later(&mut self, due: FabricDue) {
+        let delay = self.delay(self.profile.net_nanos);
+        self.clock.schedule(delay, Due::Fabric(due));
     }
 }

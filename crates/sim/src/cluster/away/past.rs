@@ -6,8 +6,8 @@ use braid_array::Role;
 use std::collections::BTreeMap;
 
 use super::{Away, DEPTH, SLOT_BYTES, start};
+use crate::cluster::content::VOLUME;
 use crate::cluster::nodes::Cluster;
-use crate::cluster::session::VOLUME;
 use crate::disk::Disk;
 use crate::report::Failure;
 

@@ -1,9 +1,8 @@
 //! The end of a run: all members are there, and the array stops and starts again.
 
-use braid_array::action::Command;
 use braid_array::format::superblock::MAX_SECTOR;
 
-use super::{STOP, Torn};
+use super::Torn;
 use crate::cluster::content;
 use crate::report::Failure;
 
@@ -11,19 +10,6 @@ use crate::report::Failure;
 const RESYNC_MILLIS: u64 = 120_000;
 
 impl Torn<'_> {
-    /// Stops the client.
-    pub(super) fn stop(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
-        self.cluster.world.command(self.client, STOP, Command::Stop);
-        while !self.stopped {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
-        }
-        self.client_dies();
-        Ok(())
-    }
-
     /// Everything is there again, and is read, with all members and without some.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.cluster.note(&[103], || "FINISH".to_owned());

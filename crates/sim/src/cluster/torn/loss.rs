@@ -2,10 +2,9 @@
 
 use braid_array::Role;
 
-use super::{BLOCK_SECTORS, MAX_BLOCKS, Torn};
+use super::Torn;
 use crate::cluster::content;
 use crate::cluster::kill_point::KillPoint;
-use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -16,39 +15,7 @@ use braid_array::format::superblock::feature;
 /// A client serves by then if nodes that are back are enough.
 const ENOUGH_MILLIS: u64 = 30_000;
 
-impl Cluster {
-    /// Returns the reason why no array can be started from these roles.
-    pub(super) fn refusal(&mut self, roles: &[Role]) -> String {
-        match self.assembly(roles).start {
-            braid_cluster::assemble::Start::Ready(_) => String::new(),
-            braid_cluster::assemble::Start::Refused(why) => why.reason,
-        }
-    }
-}
-
 impl Torn<'_> {
-    /// Sectors of a stripe.
-    pub(super) fn stripe_sectors(&self) -> u64 {
-        self.blocks * BLOCK_SECTORS / self.cluster.scenario.params.stripes
-    }
-
-    /// Whole stripes, one or a few, or any part.
-    pub(super) fn draw_range(&mut self) -> Range {
-        let stripe = self.stripe_sectors();
-        let rng = &mut self.cluster.rng;
-        let stripes = self.cluster.scenario.params.stripes;
-        if self.whole || rng.percent(80) {
-            let most = (MAX_BLOCKS * BLOCK_SECTORS / stripe).clamp(1, 3);
-            let first = rng.below(stripes);
-            let count = rng.between(1, most.min(stripes - first));
-            return Range { sector: first * stripe, sectors: count * stripe };
-        }
-        let first = rng.below(self.blocks);
-        let most = (self.blocks - first).min(8);
-        let count = rng.between(1, most);
-        Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS }
-    }
-
     /// Whole stripes are written; a flush at times.
     fn write_some(&mut self) {
         if self.cluster.rng.percent(5) {
@@ -163,16 +130,6 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Returns whether the array has journals, which record the only copy of a member's content.
-    pub(super) const fn is_vouched(&self) -> bool {
-        self.cluster.scenario.journal_bytes > 0
-    }
-
-    /// Returns whether the array may now be started with all of its members only.
-    pub(super) fn needs_all(&self) -> bool {
-        !self.is_vouched() && self.unknown.away().next().is_some()
-    }
-
     /// Where the client had gone on without some before it lost the rest, those that are back may
     /// be behind: then all have to be.
     fn they_are_enough(&mut self) -> Result<(), Failure> {
@@ -224,31 +181,5 @@ impl Torn<'_> {
         self.unknown.power_lost(marked, held);
         let counts = self.unknown.counts();
         self.cluster.note(&[98], || format!("TORN slices, UNKNOWN blocks {counts:?}"));
-    }
-
-    pub(super) fn client_dies(&mut self) {
-        self.cluster.world.kill(self.client);
-        self.taken_in();
-        self.judge.client_ends(self.client);
-        self.unknown.client_gone();
-        self.doubtful.clear();
-        self.risky.clear();
-    }
-
-    /// Kills a node; its unflushed data may be lost.
-    pub(super) fn dies(&mut self, role: Role) {
-        if self.dead.insert(role) {
-            self.cluster.note(&[99, role.0.into()], || format!("DIES {role}"));
-            self.cluster.kill(role);
-            self.unknown.lost(role);
-        }
-    }
-
-    /// A node starts again.
-    pub(super) fn comes_back(&mut self, role: Role) {
-        if self.dead.remove(&role) {
-            self.cluster.note(&[100, role.0.into()], || format!("BACK {role}"));
-            self.cluster.reboot(role);
-        }
     }
 }

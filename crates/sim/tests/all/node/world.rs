@@ -253,7 +253,7 @@ impl World {
 
     /// Returns the timeouts of ends of connections, in milliseconds.
     pub(crate) fn silences(&self) -> Vec<u32> {
-        self.world.silences().collect()
+        self.world.network.silences().collect()
     }
 
     pub(crate) fn command(&mut self, site: usize, event: Event) {
