@@ -74,8 +74,11 @@ step "the package is upgraded meanwhile"
 echo "UPGRADE_ARRAYS=yes" >/etc/default/braid
 process=$(systemctl show -p MainPID --value braid@home)
 exe() { readlink "/proc/$process/exe"; }
+# Of no other packages: to read of the machine's hundreds takes minutes here.
+mkdir -p /run/dpkg/{info,updates}
+: >/run/dpkg/status
 install_it() {
-	local how=(--no-triggers --force-depends --force-confold)
+	local how=(--admindir=/run/dpkg --no-triggers --force-depends --force-confold)
 	dpkg "${how[@]}" -i /deb/braid.deb </dev/null >/run/dpkg.txt 2>&1 || fail "dpkg"
 }
 # The first time it finds no version of itself, and leaves all alone.
