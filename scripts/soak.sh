@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, the
-# model, and rules that are broken, of which it tells how many seeds of a thousand notice.
+# Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, power
+# cuts, the model, and rules that are broken, of which it tells how many seeds of a thousand notice.
 # target/soak/found gets a line for what fails: commit, kind, seed, seconds, and how to run that
 # again; target/soak/rates one for each rule. First it has to find a rule that is broken on purpose.
 # usage: soak.sh [HOURS]     (without: 8)
@@ -39,6 +39,14 @@ survive() {
 		note survive "$draw" $((SECONDS - began)) "DRAW=$draw DRAWN=3 scripts/survive.sh 3"
 }
 
+power() {
+	local began=$SECONDS seed=$RANDOM
+	POWER_SEED=$seed POWER_ROUNDS=20 cargo test --quiet --profile checked --workspace \
+		--test judges power:: >target/soak/power 2>&1 ||
+		note power "$seed" $((SECONDS - began)) "POWER_SEED=$seed POWER_ROUNDS=20" \
+			"cargo test --profile checked --workspace --test judges power::"
+}
+
 rate() {
 	echo "$commit $(BUILT=1 RATE=1 SEEDS=1000 START=$RANDOM scripts/mutants.sh "$1" | head -n 1)" |
 		tee -a "$rates"
@@ -61,6 +69,7 @@ while [ $SECONDS -lt "$until" ]; do
 	seeds logs 1000
 	seeds nested 300
 	survive
+	power
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
 	[ $round != 1 ] || model

@@ -195,8 +195,13 @@ step_survive() {
 }
 
 # As many of them as processors, and nothing of the kind beside: a whole machine that boots in a
-# guest gives up devices that come late.
-step_judges() { programs && cargo test --profile checked --workspace --test judges; }
+# guest gives up devices that come late. Where the power fails is drawn by what is committed.
+step_judges() {
+	local draw
+	draw=$(($(scripts/drawn.sh) % 1000))
+	echo "power cuts of draw $draw; the same again: DRAW=$draw scripts/test.sh judges"
+	programs && POWER_SEED=$((1 + draw * 8)) cargo test --profile checked --workspace --test judges
+}
 
 step_comparisons() { programs && cargo test --profile checked --workspace --test comparisons; }
 

@@ -1,5 +1,9 @@
 # Functions for scripts that run-md.sh runs; bash reads this file before the script.
 
+# nap: a moment, without a program that would have to be started.
+exec {NAP}<> <(:)
+nap() { read -rt 0.03 -u "$NAP" || :; }
+
 # fail WHAT...: one line that a test looks for, and the end of the script.
 fail() { echo "FAIL $*"; exit 1; }
 
@@ -15,7 +19,7 @@ patiently() {
 		*) fail "$*: $(tail -n 3 <<<"$said") $(dmesg | tail -n 3)" ;;
 		esac
 		[ $SECONDS -lt $end ] || fail "$*: busy for 60 s: $said; $(tail -n 8 /proc/mdstat)"
-		sleep 0.03
+		nap
 	done
 }
 
@@ -43,7 +47,7 @@ until_true() {
 	local end=$((SECONDS + 60))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || fail "waited in vain for: $*; $(tail -n 8 /proc/mdstat)"
-		sleep 0.03
+		nap
 	done
 }
 

@@ -60,6 +60,10 @@ impl Made for Dead {
         self.members.iter().map(|path| (path.as_path(), MEMBER_BYTES)).collect()
     }
 
+    fn copies(&self) -> Vec<&'static str> {
+        if self.has_backup() { vec!["backup"] } else { Vec::new() }
+    }
+
     fn content(&self) -> &Content {
         &self.content
     }
@@ -88,8 +92,12 @@ impl Dead {
         Ok(())
     }
 
+    fn has_backup(&self) -> bool {
+        self.grow.contains("FILE")
+    }
+
     fn backup(&self) -> Option<PathBuf> {
-        self.grow.contains("FILE").then(|| self.directory.join("backup"))
+        self.has_backup().then(|| self.directory.join("backup"))
     }
 
     fn command(&self, options: &[&str]) -> Command {
@@ -156,21 +164,33 @@ fn parse(line: &str) -> Dead {
     }
 }
 
-/// All of the table, two at a time; those that a former run made by the same recipe are used again.
+/// All of the table.
 fn all() -> &'static [Dead] {
     static MADE: OnceLock<Result<Vec<Dead>, String>> = OnceLock::new();
     let make = || {
-        let arrays: Vec<Dead> = TABLE.lines().filter(|line| !line.is_empty()).map(parse).collect();
-        std::thread::scope(|scope| {
-            let (even, odd): (Vec<_>, Vec<_>) =
-                arrays.iter().enumerate().partition(|(number, _)| number % 2 == 0);
-            let other = scope.spawn(move || odd.iter().try_for_each(|(_, array)| array.make()));
-            let made = even.iter().try_for_each(|(_, array)| array.make());
-            made.and(other.join().expect("a guest"))
-        })?;
+        let arrays = table();
+        made::unpack_all("backups", &arrays)?;
         Ok(arrays)
     };
     MADE.get_or_init(make).as_ref().unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// Two at a time.
+#[test]
+#[ignore = "makes the committed archive anew"]
+fn make_archive() {
+    let arrays = table();
+    let halves = [0, 1].map(|half| arrays.iter().skip(half).step_by(2));
+    std::thread::scope(|scope| {
+        for half in halves {
+            scope.spawn(|| half.for_each(|array| array.make().expect("a guest")));
+        }
+    });
+    made::pack_all("backups", &arrays);
+}
+
+fn table() -> Vec<Dead> {
+    TABLE.lines().filter(|line| !line.is_empty()).map(parse).collect()
 }
 
 fn is_ahead(array: &Dead) -> bool {

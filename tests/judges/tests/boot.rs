@@ -1,5 +1,4 @@
-//! A machine that boots with an array: systemd, udev, fstab and a kernel as Debian has them. A
-//! member is pulled while it runs; it boots again without.
+//! A machine that boots with arrays: systemd, udev, fstab and a kernel as Debian has them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,25 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Run, base, braid, directory, program, root, skip, sparse_file, until};
+use crate::support::{Run, braid, root, sparse_file, until};
 
 /// What all scripts begin with.
 const BOOTED: &str = include_str!("booted.sh");
-const SCRIPT: &str = include_str!("boot.sh");
 const MEMBER_BYTES: u64 = 64 << 20;
 /// In software, on a machine that does much else.
 const LIMIT: Duration = Duration::from_secs(600);
 /// The status when there is no guest to be had.
 pub(crate) const CANNOT: i32 = 125;
 
-const ARRAYS: &str = r#"
-[array.home]
-members = [
-    "/dev/disk/by-id/virtio-m0", "/dev/disk/by-id/virtio-m1", "/dev/disk/by-id/virtio-m2",
-]
-exports = ["ublk:0"]
-wait = 40
-"#;
 pub(crate) const FSTAB: &str =
     "/dev/ublkb0 /data ext4 nofail,x-systemd.after=braid@home.service 0 2\n";
 /// How the array `home` stops, after what lies on it.
@@ -151,33 +141,4 @@ pub(crate) fn expect_order(run: &Run, said: &[&str]) {
     for two in said.windows(2) {
         assert!(at(two[0]) < at(two[1]), "{} before {}: {run}", two[1], two[0]);
     }
-}
-
-#[test]
-fn a_machine_boots_with_an_array_and_again_without_a_member() {
-    let test = "a_machine_boots_with_an_array_and_again_without_a_member";
-    if let Err(reason) = BOOT_TOOLS.map(program).into_iter().collect::<Result<Vec<()>, _>>() {
-        return skip(test, &reason);
-    }
-    let dir = directory("boot");
-    let tree = dir.join("tree");
-    install(&tree);
-    Machine { arrays: ARRAYS, fstab: FSTAB, mountpoints: &["data"], more: &[] }.write(&tree);
-    let members = members(&dir, "home", 3, "-l 5 -n 3");
-    let first = boot(&dir, &tree, SCRIPT, &members);
-    if first.status.code() == Some(CANNOT) {
-        return skip(test, first.stderr.trim());
-    }
-    let first = first.expect_success("the first boot");
-    expect_order(&first, &HOME_STOPS);
-    let clean = |member: &PathBuf| {
-        let examined = Run::of(braid().arg("examine").arg(member)).expect_success("examine").stdout;
-        assert!(examined.contains("State : clean"), "{examined}");
-    };
-    members[..2].iter().for_each(clean);
-    let second = boot(&dir, &tree, &format!("WITHOUT=m2\n{SCRIPT}"), &members[..2])
-        .expect_success("without a member");
-    expect_order(&second, &HOME_STOPS);
-    members[..2].iter().for_each(clean);
-    std::fs::remove_dir_all(base().join("boot")).expect("nobody uses it");
 }

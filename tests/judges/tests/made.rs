@@ -1,5 +1,5 @@
 //! Arrays that a real md kernel makes, as tables list them: once for each recipe, then used by all
-//! tests and by later runs. Some tables have theirs in `made/NAME.tar.xz`, with the recipes;
+//! tests and by later runs. They are kept in `made/NAME.tar.xz`, with the recipes;
 //! `make fixtures` makes those anew where a recipe has changed.
 
 use crate::support::{self, Run};
@@ -24,6 +24,11 @@ pub(crate) trait Made: Sync {
 
     /// The members, and their sizes in bytes.
     fn members(&self) -> Vec<(&Path, u64)>;
+
+    /// Names of other files that hold some of its content, in whole sectors.
+    fn copies(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// What it holds.
     fn content(&self) -> &Content;
@@ -117,18 +122,25 @@ fn unpack<A: Made>(array: &A, from: &Path) -> Result<(), String> {
             }
         }
     }
+    for file in array.copies() {
+        let bytes = fs::read(from.join(format!("{file}.{PACKED}"))).map_err(text)?;
+        let copy = packed::unpack(&bytes, array.content())?.concat();
+        fs::write(array.directory().join(file), copy).map_err(text)?;
+    }
     for file in others(from) {
         fs::rename(from.join(&file), array.directory().join(&file)).map_err(text)?;
     }
     Ok(())
 }
 
-/// Files beside members and recipe.
+/// Files beside members and recipe, and what is packed.
 fn others(directory: &Path) -> Vec<String> {
     let files = fs::read_dir(directory).expect("a directory");
     let names = files.map(|file| file.expect("an entry").file_name().into_string());
     let names = names.map(|name| name.expect("a name"));
-    names.filter(|name| !name.ends_with(".img") && name != "recipe" && name != PACKED).collect()
+    names
+        .filter(|name| !name.ends_with(".img") && name != "recipe" && !name.ends_with(PACKED))
+        .collect()
 }
 
 /// Packs arrays that are made into the archive of their table.
@@ -139,12 +151,15 @@ pub(crate) fn pack_all<A: Made>(name: &str, arrays: &[A]) {
         fs::create_dir(&packed).expect("a directory");
         let members = array.members().into_iter().map(|(path, _)| fs::read(path));
         let members: Vec<Vec<u8>> = members.map(|bytes| bytes.expect("a member")).collect();
-        let bytes = packed::pack(&members, array.content());
-        assert!(packed::unpack(&bytes, array.content()) == Ok(members), "not what was packed");
-        fs::write(packed.join(PACKED), bytes).expect("a writable directory");
+        pack(array, members, &packed.join(PACKED));
+        for file in array.copies() {
+            let copy = fs::read(array.directory().join(file)).expect("a copy");
+            pack(array, vec![copy], &packed.join(format!("{file}.{PACKED}")));
+        }
         fs::write(packed.join("recipe"), array.recipe()).expect("a writable directory");
-        for file in others(array.directory()) {
-            fs::copy(array.directory().join(&file), packed.join(&file)).expect("a copy");
+        let copies = array.copies();
+        for file in others(array.directory()).iter().filter(|file| !copies.contains(&&***file)) {
+            fs::copy(array.directory().join(file), packed.join(file)).expect("a copy");
         }
     }
     let mut tar = Command::new("tar");
@@ -152,6 +167,12 @@ pub(crate) fn pack_all<A: Made>(name: &str, arrays: &[A]) {
     tar.args(["--sparse", "-cJf"]).arg(archive(name)).arg("-C").arg(&to).arg(".");
     Run::of(&mut tar).expect_success("packing");
     fs::remove_dir_all(to).expect("files of this test");
+}
+
+fn pack<A: Made>(array: &A, files: Vec<Vec<u8>>, to: &Path) {
+    let bytes = packed::pack(&files, array.content());
+    assert!(packed::unpack(&bytes, array.content()) == Ok(files), "not what was packed");
+    fs::write(to, bytes).expect("a writable directory");
 }
 
 /// Makes those that are not made yet, in two guests side by side.

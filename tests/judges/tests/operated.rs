@@ -1,6 +1,7 @@
 //! What an administrator of a small host does, from the package to the next boot: two lines of
 //! configuration, a member that is pulled under load, mail, webhook, metrics and page, a spare, and
-//! an upgrade of the package meanwhile.
+//! an upgrade of the package meanwhile. Then another member is pulled, and the machine boots
+//! without both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,15 @@ use crate::support::{Run, base, braid, directory, program, root, skip};
 const SCRIPT: &str = include_str!("operated.sh");
 
 const ARRAYS: &str = "[array.home]\nexports = [\"ublk:0\"]\n";
+/// At the second boot.
+const NAMED_MEMBERS: &str = r#"
+[array.home]
+members = [
+    "/dev/disk/by-id/virtio-m0", "/dev/disk/by-id/virtio-m1", "/dev/disk/by-id/virtio-m3",
+]
+exports = ["ublk:0"]
+wait = 40
+"#;
 const MONITOR: &str = "MONITOR_OPTIONS=--mail root --webhook http://127.0.0.1:8081/ \
                        --metrics 9101 --web 8082\n";
 
@@ -53,9 +63,16 @@ fn a_package_a_failure_and_an_upgrade_under_load() {
     let first = first.expect_success("the first boot");
     println!("{}", first.stdout);
     expect_order(&first, &HOME_STOPS);
-    let members = [&members[..2], &members[3..]].concat();
+    let members = [members[0].clone(), members[3].clone()];
+    let clean = |member: &PathBuf| {
+        let examined = Run::of(braid().arg("examine").arg(member)).expect_success("examine").stdout;
+        assert!(examined.contains("State : clean"), "{examined}");
+    };
+    members.iter().for_each(clean);
+    std::fs::write(tree.join("etc/braid/arrays.toml"), NAMED_MEMBERS).expect("a file");
     let script = format!("SECOND=yes\n{SCRIPT}");
     let second = boot(&dir, &tree, &script, &members).expect_success("the second boot");
     expect_order(&second, &HOME_STOPS);
+    members.iter().for_each(clean);
     std::fs::remove_dir_all(base().join("operated")).expect("nobody uses it");
 }
