@@ -108,6 +108,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/users", &[]),
     ("crates/parity/src", &[]),
     ("crates/rescue/src", &[]),
+    ("crates/rescue/src/recover", &[]),
     ("crates/host/src", &[]),
 ];
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::equations::Equations;
+use super::hypothesis::Hypothesis;
 use super::marks::Structure;
 use super::score::{Account, accounts};
 use super::sums::Members;
-use super::votes::Hypothesis;
 use super::walk::proven;
 
 /// The least that is explained better for it to be certain, and how many times as much as the

@@ -2,7 +2,8 @@
 //! several arrays.
 
 use super::gathered::Gathered;
-use super::redundancy::{MOST_MEMBERS, Redundancy, Row, USUAL_SECTORS, one_parity, rows};
+use super::redundancy::{MOST_MEMBERS, Row, USUAL_SECTORS, one_parity, rows};
+use super::relation::Redundancy;
 use super::sums::Members;
 
 /// Every so many bytes of a row are looked at.

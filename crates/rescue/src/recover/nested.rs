@@ -9,14 +9,15 @@ use braid_array::level::{Layout, Level};
 use super::begins::USUAL_OFFSETS;
 use super::equations::Equations;
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, order};
 use super::legs::legs;
 use super::marks::Structure;
 use super::proven::{Placed, permutations, search_proven};
-use super::rank::{Confidence, Ranked, rank};
-use super::redundancy::Redundancy;
+use super::rank::rank;
+use super::ranked::{Confidence, Ranked};
+use super::relation::Redundancy;
 use super::shapes::{CHUNKS, Shape};
 use super::sums::{Members, sums};
-use super::votes::{Hypothesis, order};
 
 /// Where on the outer array a file system may begin, in sectors, beside where something says so.
 const USUAL_ORIGINS: [u64; 2] = [0, 2048];

@@ -7,11 +7,11 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::{Layout, Level};
 
-use super::equations::Equations;
-use super::redundancy::{Redundancy, Relation};
+use super::equations::{Equations, FEW, MANY};
+use super::hypothesis::{Hypothesis, Place};
+use super::relation::{Redundancy, Relation};
 use super::score::score;
-use super::shapes::{self, Shape};
-use super::votes::{FEW, Hypothesis, MANY, Place, copies};
+use super::shapes::{self, Shape, copies};
 use super::weights::{Weighed, roles};
 
 /// Offsets and origins that are tried for each shape.
