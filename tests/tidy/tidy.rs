@@ -108,7 +108,12 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/users", &[]),
     ("crates/parity/src", &[]),
     ("crates/rescue/src", &[]),
+    ("crates/rescue/src/contents", &[]),
+    ("crates/rescue/src/kind", &[]),
+    ("crates/rescue/src/lvm", &[]),
+    ("crates/rescue/src/partitions", &[]),
     ("crates/rescue/src/recover", &[]),
+    ("crates/rescue/src/recover/walk", &[]),
     ("crates/host/src", &[]),
 ];
 
