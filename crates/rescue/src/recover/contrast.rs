@@ -67,7 +67,7 @@ impl<'a> Explained<'a> {
         Contrast { ours: blocks.ours + ours, theirs: blocks.theirs + theirs, ..blocks }
     }
 
-    fn blocks_against(&self, other: &Self) -> Contrast {
+    pub(super) fn blocks_against(&self, other: &Self) -> Contrast {
         let count = |own: Account, others: Account| {
             let pairs = self.blocks.iter().zip(&other.blocks);
             pairs.filter(|pair| *pair == (&own, &others)).count()

@@ -195,7 +195,7 @@ pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> 
 }
 
 /// Finds the redundancy of these where, in each row, all but one add up to zero.
-fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+pub(super) fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 4 {
         return None;
     }

@@ -11,6 +11,8 @@ pub(super) enum Relation {
     Groups(Vec<Vec<usize>>),
     /// All add up to zero.
     OneParity,
+    /// The same with another one, which is missing: rows say nothing.
+    OneLost,
     /// Without one of them they add up to zero: in these rows it is this one alone.
     TwoParities(Vec<(u64, usize)>),
     /// With these weights they add up to zero: another one is missing.
@@ -33,7 +35,10 @@ impl Redundancy {
         match &self.relation {
             Relation::Alike => self.members.len() == all.len(),
             Relation::Groups(groups) => groups.iter().all(|group| group.len() > 1),
-            Relation::OneParity | Relation::TwoParities(_) | Relation::OneMissing(_) => false,
+            Relation::OneParity
+            | Relation::OneLost
+            | Relation::TwoParities(_)
+            | Relation::OneMissing(_) => false,
         }
     }
 }
