@@ -7,8 +7,9 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
 use super::equations::{Equation, Equations};
-use super::redundancy::Redundancy;
-use super::votes::{Hypothesis, Place, copies};
+use super::hypothesis::{Hypothesis, Place};
+use super::relation::Redundancy;
+use super::shapes::copies;
 
 /// Where data begin, in sectors, as md, mdadm and controllers have it.
 pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use braid_array::SECTOR_BYTES;
 
-use super::clues::Places;
+use super::places::Places;
 use crate::bytes::{array_at, lies_at, u16_le, u32_le, u64_le};
 
 /// Where superblocks lie, in bytes, and their length.

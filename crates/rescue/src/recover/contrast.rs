@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::equations::Equations;
+use super::hypothesis::Hypothesis;
 use super::marks::Structure;
 use super::score::{Account, accounts};
 use super::sums::Members;
-use super::votes::Hypothesis;
 use super::walk::proven;
 
 /// The least that is explained better for it to be certain, and how many times as much as the
@@ -67,7 +67,7 @@ impl<'a> Explained<'a> {
         Contrast { ours: blocks.ours + ours, theirs: blocks.theirs + theirs, ..blocks }
     }
 
-    fn blocks_against(&self, other: &Self) -> Contrast {
+    pub(super) fn blocks_against(&self, other: &Self) -> Contrast {
         let count = |own: Account, others: Account| {
             let pairs = self.blocks.iter().zip(&other.blocks);
             pairs.filter(|pair| *pair == (&own, &others)).count()

@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::gathered::Gathered;
 use super::marks::Structure;
 
+/// Equations that are looked at for every shape, and for those that are worth it.
+pub(super) const FEW: usize = 400;
+pub(super) const MANY: usize = 4000;
+
 /// A block by its place.
 pub(super) struct Equation {
     /// Its place in the structure, or in the array where it begins with that.

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use braid_array::SECTOR_BYTES;
 
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, Place};
 use super::marks::Structure;
-use super::rank::{Confidence, Ranked};
+use super::ranked::{Confidence, Ranked};
 use super::sums::Sums;
-use super::votes::{Hypothesis, Place};
 
 /// The facts from which evidence is told.
 #[derive(Clone, Copy)]

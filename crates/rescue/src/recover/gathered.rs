@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use braid_array::SECTOR_BYTES;
 
 use super::btrfs::Btrfs;
-use super::clues::{Clue, Facts, Places};
+use super::clues::{Clue, Facts};
 use super::ext4;
 use super::marks::{Form, Harvest, Mark, Structure};
 use super::ntfs::Ntfs;
-use super::redundancy::Redundancy;
+use super::places::Places;
+use super::relation::Redundancy;
 use super::remains::Remains;
 
 /// All that members tell together.
@@ -35,7 +36,8 @@ impl Gathered {
     /// From what was found on each member, in their order.
     #[must_use]
     pub fn of(harvests: &[Harvest], known: &[Structure]) -> Self {
-        let mut found = Self { remains: Remains::of(harvests), ..Self::default() };
+        let remains = harvests.iter().map(|harvest| harvest.remains.clone());
+        let mut found = Self { remains: Remains::of(remains), ..Self::default() };
         for (index, one) in harvests.iter().flat_map(|harvest| &harvest.facts) {
             found.facts.entry(*index).or_default().merge(one.clone());
         }

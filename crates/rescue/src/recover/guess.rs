@@ -6,11 +6,11 @@ use braid_array::level::{Layout, Level};
 use super::begins::USUAL_OFFSETS;
 use super::explain::{Told, explain};
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, Place};
 use super::marks::Structure;
-use super::rank::{Confidence, Ranked};
+use super::ranked::{Confidence, Ranked};
 use super::shapes::Shape;
 use super::sums::{Members, sums};
-use super::votes::{Hypothesis, Place};
 use crate::kind::Kind;
 
 /// The chunk that is named where it cannot be told: mdadm's usual one.

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::begins::USUAL_OFFSETS;
 use super::equations::Equations;
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, Place, order};
 use super::marks::Structure;
+use super::score::rescore;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, order, rescore};
 use super::walk::walk;
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.

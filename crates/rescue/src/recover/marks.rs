@@ -22,6 +22,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const MOST_STRUCTURES: usize = 16;
 const MOST_CLUES: usize = 1 << 20;
 const MOST_BEGINNINGS: usize = 8;
+const MOST_REMAINS: usize = 64;
 
 /// Something that lies in an array and whose blocks tell where they belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +206,9 @@ impl Harvest {
     }
 
     fn look(&mut self, bytes: &[u8], sector: u64, known: &[Structure]) {
-        self.look_for_remains(bytes, sector);
+        if self.remains.len() < MOST_REMAINS {
+            self.remains.extend(Remain::look(bytes, sector).map(|one| (sector, one)));
+        }
         for (index, structure) in known.iter().enumerate() {
             let place = match structure.0 {
                 Form::Disk => {

@@ -1,6 +1,6 @@
-//! Several arrays among the members, and RAID 50, which is a raid0 over several raid5, found by
-//! what lies on it. Rows tell the members of each leg; the order of legs and the outer chunk are
-//! those by which blocks lie in their places.
+//! Several arrays among the members, and RAID 50 and 60, which are a raid0 over several raid5 or
+//! raid6, found by what lies on it. Rows tell the members of each leg; the order of legs and the
+//! outer chunk are those by which blocks lie in their places.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,15 @@ use braid_array::level::{Layout, Level};
 use super::begins::USUAL_OFFSETS;
 use super::equations::Equations;
 use super::gathered::Gathered;
-use super::legs::legs;
+use super::hypothesis::{Hypothesis, order};
+use super::legs::{Legs, legs};
 use super::marks::Structure;
 use super::proven::{Placed, permutations, search_proven};
-use super::rank::{Confidence, Ranked, rank};
-use super::redundancy::Redundancy;
+use super::rank::rank;
+use super::ranked::{Confidence, Ranked};
+use super::relation::Redundancy;
 use super::shapes::{CHUNKS, Shape};
 use super::sums::{Members, sums};
-use super::votes::{Hypothesis, order};
 
 /// Where on the outer array a file system may begin, in sectors, beside where something says so.
 const USUAL_ORIGINS: [u64; 2] = [0, 2048];
@@ -112,12 +113,29 @@ pub fn arrays(
     known: &[Structure],
     names: &[String],
 ) -> Option<Arrays> {
-    let legs = legs(members, gathered).filter(|legs| legs.len() <= MOST_LEGS)?;
+    let Legs { whole, lacking } = legs(members, gathered)?;
+    if whole.len() + usize::from(lacking.is_some()) > MOST_LEGS {
+        return None;
+    }
     let sizes = members.sizes();
     let alone: Vec<Alone> =
-        legs.iter().map(|leg| Alone::new(leg, &sizes, gathered, known)).collect();
+        whole.iter().map(|leg| Alone::new(leg, &sizes, gathered, known)).collect();
     let most = alone.iter().map(Alone::percent).fold(0.0, f64::max);
-    match nested(&legs, members, gathered, known, names) {
+    // Nothing but blocks says that there is a leg without one of its members.
+    let with = lacking.and_then(|lacking| {
+        let legs = [&whole[..], &[lacking]].concat();
+        nested(&legs, members, gathered, known, names)
+    });
+    let is_likely = |(one, percent): &(Nested, f64)| {
+        one.confidence == Confidence::Likely && percent - most >= LEAST_LEAD
+    };
+    if let Some((one, _)) = with.filter(is_likely) {
+        return Some(Arrays::Nested(one));
+    }
+    if whole.len() < 2 {
+        return None;
+    }
+    match nested(&whole, members, gathered, known, names) {
         Some((mut nested, percent)) if percent > most => {
             if percent - most < LEAST_LEAD {
                 nested.confidence = Confidence::Guess;
@@ -184,15 +202,21 @@ fn nested(
     tried.truncate(MOST_IMPROVED);
     tried.iter_mut().for_each(|one| search.improve(one));
     tried.sort_by_key(|one| (std::cmp::Reverse(one.met()), one.of()));
-    let mut rest = tried.into_iter();
+    // With two parities rows say which are not meant.
+    let mut rest = tried.into_iter().filter(|one| {
+        let mut said = one.legs.iter().map(|leg| sums(members, leg, gathered, known));
+        !said.any(|said| said.refute())
+    });
     let best = rest.next().filter(|one| one.met() * 2 > one.of())?;
     let next = rest.find(|other| !is_same(&best, other));
+    drop(rest);
     let lead = best.percent() - next.as_ref().map_or(0.0, Tried::percent);
     let said: Vec<_> = best.legs.iter().map(|leg| sums(members, leg, gathered, known)).collect();
     let is_likely = best.of() >= LEAST_BLOCKS
         && best.percent() >= LIKELY_PERCENT
         && lead >= LEAST_LEAD
-        && said.iter().all(super::sums::Sums::decide);
+        && best.legs.iter().zip(&said).all(|(leg, said)| said.decide() || leg.missing() > 0)
+        && search.is_told(&best);
     let structure = &known[equations.structure];
     let next = next.map(|next| format!(", next best {} of {}", next.met(), next.of()));
     let mut evidence = vec![format!(
@@ -202,9 +226,11 @@ fn nested(
         structure.name(),
         next.unwrap_or_default()
     )];
-    for (number, said) in said.iter().enumerate() {
-        evidence
-            .push(format!("parity of leg{number} agrees in {} of {} rows", said.agree, said.rows));
+    for (number, (leg, said)) in best.legs.iter().zip(&said).enumerate() {
+        evidence.push(match leg.missing() {
+            0 => format!("parity of leg{number} agrees in {} of {} rows", said.agree, said.rows),
+            _ => format!("leg{number} lacks a member, so no parity confirms it"),
+        });
     }
     let is_used = |member| legs.iter().any(|leg| leg.members.contains(&member));
     let others = (0..names.len()).filter(|member| !is_used(*member));
@@ -307,6 +333,14 @@ impl Search<'_> {
             roles.iter().map(|own| Placed::new(leg, self.sizes, own)).collect()
         });
         each.collect()
+    }
+
+    /// Returns whether blocks or rows say which member of each leg has which role.
+    fn is_told(&self, one: &Tried) -> bool {
+        let equations = self.equations_of(one.outer);
+        let placed = self.placed(&equations);
+        let mut legs = one.legs.iter().zip(&one.order).enumerate();
+        legs.all(|(role, (leg, number))| placed[*number][role].is_told(leg))
     }
 
     /// Exchanges members of each leg where that meets more.

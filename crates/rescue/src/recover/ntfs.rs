@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use braid_array::SECTOR_BYTES;
 
-use super::clues::Places;
+use super::places::Places;
 use crate::bytes::{array_at, is_zero, lies_at, u16_le, u32_le, u64_le};
 
 /// Records that lie at the table's beginning in any case.

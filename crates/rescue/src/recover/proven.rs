@@ -7,11 +7,12 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::{Layout, Level};
 
-use super::equations::Equations;
-use super::redundancy::{Redundancy, Relation};
+use super::contrast::Explained;
+use super::equations::{Equations, FEW, MANY};
+use super::hypothesis::{Hypothesis, Place};
+use super::relation::{Redundancy, Relation};
 use super::score::score;
-use super::shapes::{self, Shape};
-use super::votes::{FEW, Hypothesis, MANY, Place, copies};
+use super::shapes::{self, Shape, copies};
 use super::weights::{Weighed, roles};
 
 /// Offsets and origins that are tried for each shape.
@@ -86,6 +87,16 @@ impl<'a> Placed<'a> {
         all.into_iter().min_by_key(|one| (std::cmp::Reverse(one.met), one.of))
     }
 
+    /// Returns whether blocks say which member has which role, or rows do.
+    pub(super) fn is_told(&self, one: &Hypothesis) -> bool {
+        let Search { sizes, equations, .. } = self.0;
+        let own = Explained::by(one, sizes, equations);
+        let favours = |other: Hypothesis| {
+            own.blocks_against(&Explained::by(&other, sizes, equations)).favours()
+        };
+        !self.0.is_ordered_by_blocks() || swapped(one).all(favours)
+    }
+
     /// Exchanges members where that meets more.
     pub(super) fn improve(&self, one: &mut Hypothesis) {
         self.0.improve(one);
@@ -106,6 +117,10 @@ impl Search<'_> {
             Relation::OneParity => {
                 let one = matches!(shape.level, Level::Raid4 | Level::Raid5);
                 one && shape.raid_disks as usize == count
+            }
+            Relation::OneLost => {
+                let one = matches!(shape.level, Level::Raid4 | Level::Raid5);
+                one && shape.raid_disks as usize == count + 1
             }
             Relation::TwoParities(_) => {
                 shape.level == Level::Raid6 && shape.raid_disks as usize == count
@@ -270,9 +285,9 @@ impl Search<'_> {
                 ordered.collect()
             }
             Relation::Groups(_) | Relation::OneMissing(_) => Vec::new(),
-            Relation::OneParity => {
+            Relation::OneParity | Relation::OneLost => {
                 let votes = self.votes(geometry, data_offset, origin);
-                let roles = self.elect(&votes, data_offset);
+                let roles = self.elect(shape, &votes, data_offset);
                 let first = Hypothesis { roles, ..empty };
                 if self.is_told() { vec![first] } else { all_orders(&first) }
             }
@@ -285,7 +300,7 @@ impl Search<'_> {
                     let q = q.map_or(0, |role| role.index());
                     *votes.entry((*member, q)).or_default() += 1000;
                 }
-                let orders = self.elect_all(&votes, data_offset).into_iter();
+                let orders = self.elect_all(shape, &votes, data_offset).into_iter();
                 orders.map(|roles| Hypothesis { roles, ..empty.clone() }).collect()
             }
         }
@@ -325,10 +340,11 @@ impl Search<'_> {
     /// Gives each member a role, those with most votes first.
     fn elect(
         &self,
+        shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
     ) -> Vec<Option<Place>> {
-        let (mut roles, left) = self.elected(votes, data_offset);
+        let (mut roles, left) = self.elected(shape, votes, data_offset);
         fill(&mut roles, left);
         roles
     }
@@ -336,10 +352,11 @@ impl Search<'_> {
     /// The same, and members that votes leave without a role in all orders, if they are few.
     fn elect_all(
         &self,
+        shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
     ) -> Vec<Vec<Option<Place>>> {
-        let (roles, left) = self.elected(votes, data_offset);
+        let (roles, left) = self.elected(shape, votes, data_offset);
         let orders = if left.len() <= MOST_UNTOLD { left.len() } else { 1 };
         let filled = permutations(orders).into_iter().map(|order| {
             let rest = left.iter().skip(order.len());
@@ -354,12 +371,12 @@ impl Search<'_> {
     /// Roles by votes, and members that have none by these.
     fn elected(
         &self,
+        shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
     ) -> (Vec<Option<Place>>, Vec<Place>) {
-        let members = &self.proven.members;
-        let mut roles = vec![None; members.len()];
-        let mut left: Vec<usize> = members.clone();
+        let mut roles = vec![None; shape.raid_disks as usize];
+        let mut left: Vec<usize> = self.proven.members.clone();
         let mut best: Vec<(usize, usize, usize)> =
             votes.iter().map(|((member, role), votes)| (*votes, *member, *role)).collect();
         best.sort_by_key(|(votes, member, role)| (std::cmp::Reverse(*votes), *role, *member));
@@ -372,9 +389,14 @@ impl Search<'_> {
         (roles, left.into_iter().map(|member| Place { member, data_offset }).collect())
     }
 
+    /// Returns whether rows leave open which member has which role.
+    fn is_ordered_by_blocks(&self) -> bool {
+        matches!(self.proven.relation, Relation::OneParity | Relation::OneLost)
+    }
+
     /// Exchanges two members where that meets more. The rows of Q leave nothing to exchange.
     fn improve(&self, one: &mut Hypothesis) {
-        if self.proven.relation == Relation::OneParity {
+        if self.is_ordered_by_blocks() {
             for _ in 0..4 {
                 let better = swapped(one).map(|mut other| {
                     score(&mut other, self.sizes, self.equations, FEW);

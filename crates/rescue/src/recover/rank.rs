@@ -6,12 +6,15 @@ use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
 use super::guess::guess;
+use super::hypothesis::{Hypothesis, Place};
 use super::judged::{is_cut, judged, offsets, walked};
 use super::marks::Structure;
+use super::ranked::{Confidence, Ranked};
 use super::rivals;
 use super::same::reads_the_same;
+use super::score::rescore;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, rescore, search};
+use super::votes::search;
 use super::walk::walk;
 
 /// Hypotheses that are told from each other by what they read.
@@ -30,49 +33,6 @@ const PROVEN_PERCENT: f64 = 70.0;
 const LIKELY_PERCENT: f64 = 90.0;
 /// Blocks on a member that is left out that can speak against a hypothesis.
 const LEAST_CONTRARY: usize = 8;
-
-/// The confidence that a hypothesis deserves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
-    /// Much speaks for it and nothing else comes near.
-    High,
-    /// More speaks for it than for anything else.
-    Likely,
-    /// A possible one.
-    Guess,
-}
-
-impl Confidence {
-    /// Its name in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::High => "high",
-            Self::Likely => "likely",
-            Self::Guess => "guess",
-        }
-    }
-}
-
-/// A hypothesis and what speaks for it.
-#[derive(Clone, Debug)]
-pub struct Ranked {
-    /// The hypothesis, without members that are behind.
-    pub hypothesis: Hypothesis,
-    /// The confidence that it deserves.
-    pub confidence: Confidence,
-    /// The sums of rows of the members.
-    pub sums: Sums,
-    /// A member that belongs to it and is behind, and has no role therefore.
-    pub stale: Option<usize>,
-    /// The next best, where there is one: equations that are met, and that could be.
-    pub next: Option<(usize, usize)>,
-    /// Where in the array the structure ends by which it was found, in sectors, where that is
-    /// known.
-    pub needed_sectors: Option<u64>,
-    /// Evidence for it, for people.
-    pub evidence: Vec<String>,
-}
 
 /// Looks at rows of the best hypotheses and answers with those that remain, the best first.
 pub fn rank(

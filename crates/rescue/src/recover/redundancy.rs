@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::gathered::Gathered;
+use super::relation::{Redundancy, Relation};
 use super::samples::{ROWS_BYTES, rows_spots};
 use super::sums::Members;
 use super::weights::{Weighed, Weights, weights};
@@ -30,31 +31,6 @@ const MOST_STARTS: usize = 16;
 /// Sets of more members are not taken apart.
 pub(super) const MOST_MEMBERS: usize = 24;
 
-/// The relation between members, by their rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    /// All hold the same.
-    Alike,
-    /// Some hold the same as another each; others are alone.
-    Groups(Vec<Vec<usize>>),
-    /// All add up to zero.
-    OneParity,
-    /// Without one of them they add up to zero: in these rows it is this one alone.
-    TwoParities(Vec<(u64, usize)>),
-    /// With these weights they add up to zero: another one is missing.
-    OneMissing(Vec<Weighed>),
-}
-
-/// A set of members that rows prove.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Redundancy {
-    pub(super) relation: Relation,
-    /// In the order in which they were given.
-    pub(super) members: Vec<usize>,
-    /// The lowest sector at which rows fit that hold something of the array.
-    pub(super) lowest: u64,
-}
-
 /// A row of all members.
 pub(super) struct Row {
     pub(super) sector: u64,
@@ -64,17 +40,6 @@ pub(super) struct Row {
 /// Rows that fit, from some sector on.
 struct Fitting {
     lowest: u64,
-}
-
-impl Redundancy {
-    /// Returns whether each of these members has a copy.
-    fn is_complete(&self, all: &[usize]) -> bool {
-        match &self.relation {
-            Relation::Alike => self.members.len() == all.len(),
-            Relation::Groups(groups) => groups.iter().all(|group| group.len() > 1),
-            Relation::OneParity | Relation::TwoParities(_) | Relation::OneMissing(_) => false,
-        }
-    }
 }
 
 impl Gathered {
@@ -230,7 +195,7 @@ pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> 
 }
 
 /// Finds the redundancy of these where, in each row, all but one add up to zero.
-fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+pub(super) fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 4 {
         return None;
     }

@@ -7,11 +7,8 @@ use braid_array::SECTOR_BYTES;
 use braid_array::format::journal::{JournalError, MetaBlock};
 use braid_array::format::{BitmapSuperblock, ppl};
 
-use super::marks::Harvest;
-use super::votes::Hypothesis;
+use super::hypothesis::Hypothesis;
 
-/// The most that are kept of one member.
-const MOST: usize = 64;
 /// Headers and blocks begin at multiples of this.
 const UNIT_SECTORS: u64 = 8;
 
@@ -31,7 +28,7 @@ pub(super) enum Remain {
 }
 
 impl Remain {
-    fn look(bytes: &[u8], sector: u64) -> Option<Self> {
+    pub(super) fn look(bytes: &[u8], sector: u64) -> Option<Self> {
         let bytes = bytes.get(..(UNIT_SECTORS * SECTOR_BYTES) as usize)?;
         match bytes[0] {
             _ if !sector.is_multiple_of(UNIT_SECTORS) => None,
@@ -71,21 +68,13 @@ impl Remain {
     }
 }
 
-impl Harvest {
-    pub(super) fn look_for_remains(&mut self, bytes: &[u8], sector: u64) {
-        if self.remains.len() < MOST {
-            self.remains.extend(Remain::look(bytes, sector).map(|one| (sector, one)));
-        }
-    }
-}
-
 /// Remains on all members, by member and sector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remains(Vec<Vec<(u64, Remain)>>);
 
 impl Remains {
-    pub(super) fn of(harvests: &[Harvest]) -> Self {
-        Self(harvests.iter().map(|harvest| harvest.remains.clone()).collect())
+    pub(super) fn of(each: impl Iterator<Item = Vec<(u64, Remain)>>) -> Self {
+        Self(each.collect())
     }
 
     /// Remains before the data of a member: inside, an array may hold members of another one.

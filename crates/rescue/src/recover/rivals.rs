@@ -1,11 +1,12 @@
 //! Hypotheses that may be meant instead of the best one, and that the search for most blocks passes
 //! by.
 
-use super::equations::Equations;
+use super::equations::{Equations, MANY};
+use super::hypothesis::{Hypothesis, Place};
 use super::score::{misplaced, only_copies, score};
 use super::shapes::{self, Shape};
 use super::sums::Members;
-use super::votes::{Hypothesis, MANY, Place, neighbours};
+use super::votes::neighbours;
 use crate::bytes::is_zero;
 use braid_array::SECTOR_BYTES;
 

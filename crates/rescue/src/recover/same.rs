@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
-use super::votes::{Hypothesis, copies};
+use super::hypothesis::Hypothesis;
+use super::shapes::copies;
 
 /// Returns whether two read the same bytes, as far as the structure goes by which they were found.
 pub(super) fn reads_the_same(a: &Hypothesis, b: &Hypothesis, sizes: &[u64], length: u64) -> bool {

@@ -6,8 +6,9 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
 use super::begins::is_of_disks;
-use super::equations::{Equation, Equations};
-use super::votes::{Hypothesis, MANY, Place, copies};
+use super::equations::{Equation, Equations, MANY};
+use super::hypothesis::{Hypothesis, Place};
+use super::shapes::copies;
 
 /// The verdict on an equation under a hypothesis.
 struct Verdict {
@@ -89,6 +90,11 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
         (met, of) = (0, 0);
     }
     (one.met, one.of, one.unseen) = (met, of, unseen);
+}
+
+/// Counts the equations that a hypothesis meets, as closely as can be.
+pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
+    score(one, sizes, equations, MANY);
 }
 
 /// The place of a block by a hypothesis.

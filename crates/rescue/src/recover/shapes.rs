@@ -1,6 +1,6 @@
 //! The geometries that are tried.
 
-use braid_array::geometry::{Geometry, Shape as Whole};
+use braid_array::geometry::{Geometry, Shape as Whole, Strip};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 
 /// Chunks from 4 KiB to 2 MiB.
@@ -143,4 +143,10 @@ pub(super) fn all(members: usize) -> Vec<Shape> {
         }
     }
     shapes
+}
+
+/// Where a sector of the array lies; nowhere where that has fewer.
+pub(super) fn copies(geometry: &Geometry, sector: u64) -> impl Iterator<Item = Strip> + '_ {
+    let number = if sector < geometry.array_sectors() { geometry.copies() } else { 0 };
+    (0..number).map(move |copy| geometry.copy(sector, copy))
 }

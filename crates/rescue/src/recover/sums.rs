@@ -9,9 +9,9 @@ use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, Place};
 use super::marks::Structure;
 use super::samples::{ROWS_BYTES, rows_spots};
-use super::votes::{Hypothesis, Place};
 use crate::bytes::is_zero;
 use crate::image::{self, Image};
 use crate::kind::{self, Look};

@@ -6,9 +6,9 @@ use std::ops::Range;
 use braid_array::SECTOR_BYTES;
 
 use super::gathered::Gathered;
+use super::hypothesis::{Hypothesis, Place};
 use super::marks::Structure;
-use super::shapes;
-use super::votes::{Hypothesis, Place, copies};
+use super::shapes::{self, copies};
 
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;

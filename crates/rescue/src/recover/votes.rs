@@ -1,27 +1,21 @@
 //! The search: every block that tells where it belongs votes for the role of its member, under
 //! every geometry.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use braid_array::Role;
-use braid_array::assemble::{Described, DescribedMember};
-use braid_array::code::Losses;
-use braid_array::geometry::{Geometry, Strip};
+use braid_array::geometry::Strip;
 use braid_array::level::Level;
 
 use super::begins::{USUAL_OFFSETS, may_begin};
-use super::equations::Equations;
+use super::equations::{Equations, FEW, MANY};
 use super::gathered::Gathered;
+use super::hypothesis::{Hints, Hypothesis, Place, order};
 use super::marks::Structure;
 use super::proven::search_proven;
 use super::score::{misplaced, score};
-use super::shapes::{self, Shape};
-use super::walk::Walked;
+use super::shapes::{self, Shape, copies};
 
-/// Equations that are looked at for every shape, and for those that are worth it.
-pub(super) const FEW: usize = 400;
-pub(super) const MANY: usize = 4000;
 /// Shapes for which roles are exchanged: by what members with most votes meet, and by votes alone,
 /// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
@@ -30,134 +24,6 @@ const MOST_VOTES: usize = 40;
 const MOST_LEVEL: usize = 120;
 /// Where file systems begin, in sectors: with the array, in its first partition or volume.
 const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
-
-/// A member in a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The member, by its number.
-    pub member: usize,
-    /// Where its data begin, in sectors.
-    pub data_offset: u64,
-}
-
-/// A way in which members may belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hypothesis {
-    /// Level, layout, chunk and number of roles.
-    pub shape: Shape,
-    /// The member in each role.
-    pub roles: Vec<Option<Place>>,
-    /// By which structure it was found.
-    pub structure: usize,
-    /// Where in the array that begins, in sectors.
-    pub origin: u64,
-    /// Equations that are met.
-    pub met: usize,
-    /// Equations that could be.
-    pub of: usize,
-    /// Blocks that were seen in parity alone, by what it says.
-    pub unseen: usize,
-    /// The things that lie where the file system says so that was read by it.
-    pub(super) walked: Walked,
-    /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
-    pub hinted: Vec<usize>,
-    /// Members that the array went on without, by superblocks.
-    pub behind: Vec<usize>,
-}
-
-impl Hypothesis {
-    pub(super) fn empty(shape: Shape, structure: usize, origin: u64) -> Self {
-        let roles = vec![None; shape.raid_disks as usize];
-        Self {
-            shape,
-            roles,
-            structure,
-            origin,
-            met: 0,
-            of: 0,
-            unseen: 0,
-            walked: Walked::default(),
-            hinted: vec![],
-            behind: vec![],
-        }
-    }
-
-    /// Gives members the roles that their superblocks have; `None` where they have none.
-    fn take(&mut self, hints: &Hints) -> Option<()> {
-        for (role, place) in &hints.roles {
-            *self.roles.get_mut(role.index())? = Some(*place);
-            self.hinted.push(place.member);
-        }
-        Some(())
-    }
-
-    /// The used part of each member, in sectors.
-    pub(super) fn member_sectors(&self, sizes: &[u64]) -> u64 {
-        let room = |place: &Place| sizes[place.member].saturating_sub(place.data_offset);
-        self.roles.iter().flatten().map(room).min().unwrap_or(0)
-    }
-
-    /// Returns whether an array can do without those that are missing.
-    pub(super) fn is_whole_enough(&self) -> bool {
-        let Shape { level, layout, raid_disks, .. } = self.shape;
-        let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
-        Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
-    }
-
-    /// Returns whether it can be read as an array that somebody describes. Only then it is advised.
-    pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
-        let member = |place: &Option<Place>| {
-            let Place { member, data_offset } = (*place)?;
-            let device = member.to_string();
-            Some(DescribedMember { device, device_sectors: sizes[member], data_offset })
-        };
-        let described = Described {
-            name: String::new(),
-            level: self.shape.level,
-            layout: self.shape.layout,
-            chunk_sectors: self.shape.chunk_sectors,
-            members: self.roles.iter().map(member).collect(),
-        };
-        described.config().is_ok()
-    }
-
-    /// Roles without a member.
-    #[must_use]
-    pub fn missing(&self) -> usize {
-        self.roles.iter().filter(|role| role.is_none()).count()
-    }
-
-    /// The share of equations that are met, in percent.
-    #[must_use]
-    pub fn percent(&self) -> f64 {
-        if self.of == 0 { 0.0 } else { self.met as f64 * 100.0 / self.of as f64 }
-    }
-
-    /// The same of all blocks, also of those about which it has to say that they are elsewhere.
-    #[must_use]
-    pub fn percent_of_all(&self) -> f64 {
-        let all = self.of + self.unseen;
-        if all == 0 { 0.0 } else { self.met as f64 * 100.0 / all as f64 }
-    }
-
-    /// Members that have no role, out of so many.
-    #[must_use]
-    pub fn left_out(&self, members: usize) -> Vec<usize> {
-        let has_role = |member| self.roles.iter().flatten().any(|place| place.member == member);
-        (0..members).filter(|member| !has_role(*member)).collect()
-    }
-}
-
-/// The array by the superblocks that are left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hints {
-    /// Its geometry.
-    pub shape: Shape,
-    /// The members that have one.
-    pub roles: Vec<(Role, Place)>,
-    /// Members that were in the array once, and that it went on without.
-    pub behind: Vec<usize>,
-}
 
 /// A vote: a member, a role, where its data would begin, and how many blocks say so.
 type Vote = (usize, Role, u64, usize);
@@ -237,16 +103,6 @@ fn search_among(
     found
 }
 
-/// Orders two hypotheses: the better one comes first.
-pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
-    (b.met.cmp(&a.met))
-        .then(a.of.cmp(&b.of))
-        .then(b.hinted.len().cmp(&a.hinted.len()))
-        .then(a.missing().cmp(&b.missing()))
-        .then(b.roles.len().cmp(&a.roles.len()))
-        .then(a.shape.rarity().cmp(&b.shape.rarity()))
-}
-
 fn search_at(
     origins: &[u64],
     shapes: &[Shape],
@@ -311,11 +167,6 @@ fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Op
     let copies = (geometry.copies() as usize).min(shape.near_copies()).min(sizes.len()).max(1);
     let bound = (0..sizes.len()).map(best).sum::<usize>() / copies;
     (number > 0 && bound > 0).then_some(Counted { shape: *shape, origin, votes, bound })
-}
-
-pub(super) fn copies(geometry: &Geometry, sector: u64) -> impl Iterator<Item = Strip> + '_ {
-    let number = if sector < geometry.array_sectors() { geometry.copies() } else { 0 };
-    (0..number).map(move |copy| geometry.copy(sector, copy))
 }
 
 /// Gives the roles to those with most votes.
@@ -448,9 +299,4 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u6
     let mut best: Vec<(u64, usize)> = best.into_iter().collect();
     best.sort_by_key(|(origin, votes)| (std::cmp::Reverse(*votes), *origin));
     best.into_iter().map(|(origin, _)| origin).take(6).collect()
-}
-
-/// Counts the equations that a hypothesis meets, as closely as can be.
-pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
-    score(one, sizes, equations, MANY);
 }

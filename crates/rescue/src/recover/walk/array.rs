@@ -1,42 +1,14 @@
-//! An array as it is read by a hypothesis, and the outcome of a walk through it.
-
-use std::collections::BTreeSet;
+//! An array as it is read by a hypothesis.
 
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::{Role, SECTOR_BYTES};
 
 use crate::bytes::is_zero;
+use crate::recover::hypothesis::Hypothesis;
 use crate::recover::sums::Members;
-use crate::recover::votes::Hypothesis;
 
 /// Inodes that are looked at.
 pub(super) const MOST_INODES: usize = 240;
-
-/// Things that were found where they have to be, by the numbers of inodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::recover) struct Walked {
-    pub(in crate::recover) right: BTreeSet<u64>,
-    pub(super) wrong: usize,
-}
-
-impl Walked {
-    pub(in crate::recover) fn met(&self) -> usize {
-        self.right.len()
-    }
-
-    pub(in crate::recover) fn of(&self) -> usize {
-        self.right.len() + self.wrong
-    }
-
-    /// Notes what an inode proves, if it proves anything.
-    pub(super) fn note(&mut self, number: u64, proves: Option<bool>) {
-        match proves {
-            Some(true) => _ = self.right.insert(number),
-            Some(false) => self.wrong += 1,
-            None => {}
-        }
-    }
-}
 
 /// An array as a hypothesis has it.
 pub(super) struct Array<'a, 'b, 'c> {

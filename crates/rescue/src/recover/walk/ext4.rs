@@ -1,8 +1,9 @@
 //! An ext4: inodes lie in tables of known places.
 
-use super::array::{Array, MOST_INODES, Walked, ends_here};
+use super::array::{Array, MOST_INODES, ends_here};
 use crate::bytes::{is_zero, u16_le, u32_le};
 use crate::recover::ext4::Ext4;
+use crate::recover::walked::Walked;
 
 /// Blocks of tables that are looked at.
 const MOST_BLOCKS: u64 = 96;

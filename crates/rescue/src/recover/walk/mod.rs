@@ -10,11 +10,10 @@ use std::collections::BTreeSet;
 
 use array::Array;
 
+use super::hypothesis::Hypothesis;
 use super::marks::{Form, Structure};
 use super::sums::Members;
-use super::votes::Hypothesis;
-
-pub(super) use array::Walked;
+use super::walked::Walked;
 
 /// The weight against a hypothesis under which there is no root directory.
 const NO_ROOT: usize = 4;

@@ -2,8 +2,9 @@
 
 use braid_array::SECTOR_BYTES;
 
-use super::array::{Array, MOST_INODES, Walked, ends_here};
+use super::array::{Array, MOST_INODES, ends_here};
 use crate::bytes::array_at;
+use crate::recover::walked::Walked;
 use crate::recover::xfs::{Xfs, u16_be, u32_be, u64_be};
 
 /// Groups, blocks of the tree of a group, and inodes of a group that are looked at.
