@@ -15,7 +15,7 @@ pub use config::ConfigError;
 pub use description::{Described, Description, DescriptionError};
 pub use id::LvmId;
 pub use physical::{AreaError, PhysicalVolume, PhysicalVolumeError};
-pub use volume::{LogicalVolume, Piece, Refusal, Segment, Stripe};
+pub use volume::{LogicalVolume, Refusal, Segment, Stripe, VolumePiece};
 
 /// A group of volumes, as the newest metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct Group {
     /// there are refused.
     pub description: Description,
     /// Remarks: all that is not as it should be.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<LvmRemark>,
 }
 
 /// Facts that users of a group should know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Remark {
+pub enum LvmRemark {
     /// A physical volume of the group was not given.
     #[error("the physical volume {id} ({name}) is not there")]
     Missing {
@@ -120,14 +120,14 @@ fn group(
         members.insert(id);
         match there.get(&id) {
             None => {
-                remarks.push(Remark::Missing { id, name: name.clone() });
+                remarks.push(LvmRemark::Missing { id, name: name.clone() });
                 refused.insert(id, Refusal::Missing { id, name });
             }
             Some(_) if volume.is_marked_missing => {
                 refused.insert(id, Refusal::MarkedMissing { id, name });
             }
             Some(1) => {}
-            Some(times) => remarks.push(Remark::Several { id, times: *times }),
+            Some(times) => remarks.push(LvmRemark::Several { id, times: *times }),
         }
     }
     for volume in &mut description.logical_volumes {
@@ -143,14 +143,14 @@ fn group(
         for (at_bytes, other) in of_group.map(|(at_bytes, other)| (*at_bytes, other)) {
             let seqno = other.seqno;
             if seqno < newest.seqno {
-                remarks.push(Remark::Older { id, at_bytes, seqno, newest: newest.seqno });
+                remarks.push(LvmRemark::Older { id, at_bytes, seqno, newest: newest.seqno });
             } else if other != newest {
-                remarks.push(Remark::Disagrees { id, at_bytes, seqno });
+                remarks.push(LvmRemark::Disagrees { id, at_bytes, seqno });
             }
         }
         if members.contains(&id) {
             let broken = volume.broken.iter().cloned();
-            remarks.extend(broken.map(|(at_bytes, why)| Remark::Broken { id, at_bytes, why }));
+            remarks.extend(broken.map(|(at_bytes, why)| LvmRemark::Broken { id, at_bytes, why }));
         }
     }
     Group { description, remarks }

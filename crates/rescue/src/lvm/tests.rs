@@ -1,7 +1,7 @@
 //! Physical volumes as LVM2 does not leave them, made here by the layout.
 
 use super::{
-    AreaError, Description, LvmId, PhysicalVolume, PhysicalVolumeError, Refusal, Remark, groups,
+    AreaError, Description, LvmId, LvmRemark, PhysicalVolume, PhysicalVolumeError, Refusal, groups,
 };
 use crate::crc::crc32_update;
 use crate::image::tests::Torn;
@@ -114,15 +114,15 @@ fn the_newest_metadata_counts_and_what_differs_is_told() {
     assert_eq!(group.description.seqno, 7);
     let id = LvmId::parse(A).unwrap();
     let at_bytes = AREA_AT as u64;
-    assert_eq!(group.remarks, [Remark::Older { id, at_bytes, seqno: 6, newest: 7 }]);
+    assert_eq!(group.remarks, [LvmRemark::Older { id, at_bytes, seqno: 6, newest: 7 }]);
     let physical = [physical[1].clone(), read(&volume(A, 1, &other, 512))];
     let [group] = &groups(&physical)[..] else { panic!("one group") };
     assert_eq!(group.description.logical_volumes.len(), 1);
-    assert_eq!(group.remarks, [Remark::Disagrees { id, at_bytes, seqno: 7 }]);
+    assert_eq!(group.remarks, [LvmRemark::Disagrees { id, at_bytes, seqno: 7 }]);
     // The members of a mirror.
     let twin = physical[0].clone();
     let [group] = &groups(&[twin.clone(), twin.clone()])[..] else { panic!("one group") };
-    assert!(group.remarks.contains(&Remark::Several { id: twin.id, times: 2 }));
+    assert!(group.remarks.contains(&LvmRemark::Several { id: twin.id, times: 2 }));
     // A volume without metadata is there all the same; another group is another group.
     let mut bare = twin.clone();
     bare.id = id;

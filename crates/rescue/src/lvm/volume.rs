@@ -44,7 +44,7 @@ pub struct Stripe {
 
 /// Bytes that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct VolumePiece {
     /// The physical volume.
     pub volume: LvmId,
     /// Where they lie on it.
@@ -98,7 +98,7 @@ impl LogicalVolume {
     /// The bytes from `offset_bytes` on that lie together; `None` from the volume's end on, and
     /// where it cannot be read.
     #[must_use]
-    pub fn piece(&self, offset_bytes: u64) -> Option<Piece> {
+    pub fn piece(&self, offset_bytes: u64) -> Option<VolumePiece> {
         let segments = self.segments.as_ref().ok()?;
         let after = segments.partition_point(|segment| segment.start_bytes <= offset_bytes);
         segments[..after].last()?.piece(offset_bytes)
@@ -107,7 +107,7 @@ impl LogicalVolume {
     /// Where a range of the volume lies, piece by piece in its order; to the volume's end if it is
     /// longer. There may be as many pieces as the range has stripes: they are made as they are
     /// asked for.
-    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = VolumePiece> {
         let mut at = range.start;
         std::iter::from_fn(move || {
             let left = range.end.checked_sub(at).filter(|left| *left > 0)?;
@@ -120,14 +120,14 @@ impl LogicalVolume {
 }
 
 impl Segment {
-    fn piece(&self, offset_bytes: u64) -> Option<Piece> {
+    fn piece(&self, offset_bytes: u64) -> Option<VolumePiece> {
         let within = offset_bytes.checked_sub(self.start_bytes)?;
         let left = self.size_bytes.checked_sub(within).filter(|left| *left > 0)?;
         let turn = within / self.stripe_bytes;
         let into_stripe = within % self.stripe_bytes;
         let count = self.stripes.len() as u64;
         let stripe = &self.stripes[(turn % count) as usize];
-        Some(Piece {
+        Some(VolumePiece {
             volume: stripe.volume,
             offset_bytes: stripe.offset_bytes + turn / count * self.stripe_bytes + into_stripe,
             bytes: left.min(self.stripe_bytes - into_stripe),

@@ -7,7 +7,7 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
 use super::equations::{Equation, Equations};
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::relation::Redundancy;
 use super::shapes::copies;
 
@@ -156,7 +156,8 @@ fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
 /// table each, which is none of the array.
 pub(super) fn is_of_disks(label: &Equation, one: &Hypothesis, geometry: &Geometry) -> bool {
     let places = || (0..geometry.raid_disks() as u16).map(Role).zip(one.roles.iter().copied());
-    let seen = |place: Place| label.seen.iter().filter(move |(member, _)| *member == place.member);
+    let seen =
+        |place: MemberInRole| label.seen.iter().filter(move |(member, _)| *member == place.member);
     let mut before = 0;
     let mut others = 0;
     for (role, place) in places().filter_map(|(role, place)| Some((role, place?))) {

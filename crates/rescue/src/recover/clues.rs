@@ -7,7 +7,7 @@ use super::ntfs::Runs;
 /// The kind of a block, as far as it can be told alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clue {
-    Ext4(ext4::Clue),
+    Ext4(ext4::Ext4Clue),
     /// A tree block of btrfs with this logical address.
     TreeBlock {
         logical: u64,
@@ -21,7 +21,7 @@ pub(super) enum Clue {
 /// Facts that blocks of one structure tell of others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    pub(super) ext4: ext4::Facts,
+    pub(super) ext4: ext4::Ext4Facts,
     pub(super) chunks: Chunks,
     pub(super) runs: Runs,
 }

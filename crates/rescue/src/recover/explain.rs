@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use braid_array::SECTOR_BYTES;
 
 use super::gathered::Gathered;
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::marks::Structure;
 use super::ranked::{Confidence, Ranked};
 use super::sums::Sums;
@@ -89,7 +89,7 @@ fn compared(
     }
     let mut stale = None;
     let differ = sums.rows - sums.agree;
-    let behind = |role: &Option<Place>| {
+    let behind = |role: &Option<MemberInRole>| {
         let member = role.as_ref()?.member;
         hypothesis.behind.contains(&member).then_some(member)
     };

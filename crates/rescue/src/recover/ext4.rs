@@ -32,7 +32,7 @@ pub(super) struct Ext4 {
 
 /// The kind of a block, as far as it can be told alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clue {
+pub(super) enum Ext4Clue {
     /// The inodes from this number on.
     Inodes { first: u32 },
     /// The first block of the directory with this inode.
@@ -43,7 +43,7 @@ pub(super) enum Clue {
 
 /// Facts that blocks tell of other blocks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct Ext4Facts {
     descriptors: HashMap<u64, Descriptor>,
     /// The first block of directories, by inode; [`IN_DOUBT`] where two are told.
     directories: HashMap<u32, u64>,
@@ -65,7 +65,7 @@ struct Descriptor {
 /// The number in the place of a sum that there is not.
 const NO_SUM: u64 = 1 << 32;
 
-impl Facts {
+impl Ext4Facts {
     /// As lines of numbers: six for a descriptor, two for a directory.
     pub(super) fn to_lines(&self) -> Vec<String> {
         let sum = |sum: Option<u32>| sum.map_or(NO_SUM, u64::from);
@@ -191,7 +191,7 @@ impl Ext4 {
     }
 
     /// Where metadata lie that are there as far as is known.
-    pub(super) fn known_places(&self, facts: &Facts) -> Vec<u64> {
+    pub(super) fn known_places(&self, facts: &Ext4Facts) -> Vec<u64> {
         let groups = self.blocks.div_ceil(self.blocks_per_group);
         let powers = [3_u64, 5, 7].into_iter().flat_map(|base| {
             std::iter::successors(Some(base), move |power| power.checked_mul(base))
@@ -210,27 +210,27 @@ impl Ext4 {
     }
 
     /// The kind that a block seems to be; facts of others go to `facts`.
-    pub(super) fn look(&self, block: &[u8], facts: &mut Facts) -> Option<Clue> {
+    pub(super) fn look(&self, block: &[u8], facts: &mut Ext4Facts) -> Option<Ext4Clue> {
         let seed = self.seed?;
         if is_zero(block) {
             return None;
         }
         if let Some(first) = self.inode_block(seed, block, facts) {
-            return Some(Clue::Inodes { first });
+            return Some(Ext4Clue::Inodes { first });
         }
         if let Some(inode) = directory(block) {
-            return Some(Clue::Directory { inode });
+            return Some(Ext4Clue::Directory { inode });
         }
         self.note_descriptors(seed, block, facts);
         let sum = |bits: u64| update(seed, &block[..(bits / 8) as usize]);
-        Some(Clue::Sums {
+        Some(Ext4Clue::Sums {
             blocks: sum(self.clusters_per_group),
             inodes: sum(self.inodes_per_group),
         })
     }
 
     /// The number of the first inode, if this is a block of inodes.
-    fn inode_block(&self, seed: u32, block: &[u8], facts: &mut Facts) -> Option<u32> {
+    fn inode_block(&self, seed: u32, block: &[u8], facts: &mut Ext4Facts) -> Option<u32> {
         let mut first = None;
         let in_block = (self.block_bytes / self.inode_bytes) as u32;
         for (slot, inode) in (0..).zip(block.chunks_exact(self.inode_bytes as usize)) {
@@ -251,7 +251,7 @@ impl Ext4 {
     }
 
     /// Takes a block of group descriptors, each of which must be right.
-    fn note_descriptors(&self, seed: u32, block: &[u8], facts: &mut Facts) {
+    fn note_descriptors(&self, seed: u32, block: &[u8], facts: &mut Ext4Facts) {
         let in_block = self.block_bytes / self.descriptor_bytes;
         let groups = self.blocks.div_ceil(self.blocks_per_group);
         let Some(first) = self.descriptor(block) else { return };
@@ -302,7 +302,7 @@ impl Ext4 {
     }
 
     /// The sectors in which blocks lie that were found, as far as the facts tell.
-    pub(super) fn places(&self, clues: &[Clue], facts: &Facts) -> Vec<Option<u64>> {
+    pub(super) fn places(&self, clues: &[Ext4Clue], facts: &Ext4Facts) -> Vec<Option<u64>> {
         let mut by_sum: HashMap<(bool, u32), Option<u64>> = HashMap::new();
         for one in facts.descriptors.values() {
             let bitmaps =
@@ -313,15 +313,15 @@ impl Ext4 {
                 by_sum.entry((of_blocks, sum)).and_modify(|one| *one = None).or_insert(Some(block));
             }
         }
-        let place = |clue: &Clue| match *clue {
-            Clue::Inodes { first } => {
+        let place = |clue: &Ext4Clue| match *clue {
+            Ext4Clue::Inodes { first } => {
                 let index = u64::from(first) - 1;
                 let table = facts.descriptors.get(&(index / self.inodes_per_group))?.inode_table;
                 let within = index % self.inodes_per_group * self.inode_bytes / self.block_bytes;
                 Some(table + within)
             }
-            Clue::Directory { inode } => facts.directories.get(&inode).copied(),
-            Clue::Sums { blocks, inodes } => {
+            Ext4Clue::Directory { inode } => facts.directories.get(&inode).copied(),
+            Ext4Clue::Sums { blocks, inodes } => {
                 let of = |key| by_sum.get(&key).copied().flatten();
                 of((true, blocks)).or_else(|| of((false, inodes)))
             }

@@ -102,7 +102,7 @@ impl Gathered {
                     Clue::Ext4(clue) => Some(*clue),
                     _ => None,
                 });
-                let own: Vec<ext4::Clue> = own.collect();
+                let own: Vec<ext4::Ext4Clue> = own.collect();
                 let places = ext4.places(&own, &facts.ext4);
                 places.into_iter().map(|place| place.map(Places::only)).collect()
             }
@@ -142,9 +142,9 @@ impl Gathered {
                     (Places::only((found.uuid == ext4.uuid).then_some(place)?), true)
                 } else {
                     let block = bytes.get(..(ext4.block_sectors() * SECTOR_BYTES) as usize)?;
-                    let clue = ext4.look(block, &mut ext4::Facts::default())?;
+                    let clue = ext4.look(block, &mut ext4::Ext4Facts::default())?;
                     let place = ext4.places(&[clue], &facts.ext4).pop()??;
-                    (Places::only(place), !matches!(clue, ext4::Clue::Directory { .. }))
+                    (Places::only(place), !matches!(clue, ext4::Ext4Clue::Directory { .. }))
                 }
             }
             Form::Btrfs(btrfs) => {

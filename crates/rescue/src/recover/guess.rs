@@ -6,7 +6,7 @@ use braid_array::level::{Layout, Level};
 use super::begins::USUAL_OFFSETS;
 use super::explain::{Told, explain};
 use super::gathered::Gathered;
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::marks::Structure;
 use super::ranked::{Confidence, Ranked};
 use super::shapes::Shape;
@@ -48,7 +48,7 @@ pub(super) fn guess(
             }
             let layout = Layout::default_for(level);
             let shape = Shape { level, layout, chunk_sectors, raid_disks };
-            let places = own().map(|member| Some(Place { member, data_offset }));
+            let places = own().map(|member| Some(MemberInRole { member, data_offset }));
             let one =
                 Hypothesis { roles: places.collect(), ..Hypothesis::empty(shape, structure, 0) };
             let said = sums(members, &one, gathered, known);

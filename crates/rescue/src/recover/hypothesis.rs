@@ -11,7 +11,7 @@ use super::walked::Walked;
 
 /// A member in a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct MemberInRole {
     /// The member, by its number.
     pub member: usize,
     /// Where its data begin, in sectors.
@@ -24,7 +24,7 @@ pub struct Hypothesis {
     /// Level, layout, chunk and number of roles.
     pub shape: Shape,
     /// The member in each role.
-    pub roles: Vec<Option<Place>>,
+    pub roles: Vec<Option<MemberInRole>>,
     /// By which structure it was found.
     pub structure: usize,
     /// Where in the array that begins, in sectors.
@@ -71,7 +71,7 @@ impl Hypothesis {
 
     /// The used part of each member, in sectors.
     pub(super) fn member_sectors(&self, sizes: &[u64]) -> u64 {
-        let room = |place: &Place| sizes[place.member].saturating_sub(place.data_offset);
+        let room = |place: &MemberInRole| sizes[place.member].saturating_sub(place.data_offset);
         self.roles.iter().flatten().map(room).min().unwrap_or(0)
     }
 
@@ -84,8 +84,8 @@ impl Hypothesis {
 
     /// Returns whether it can be read as an array that somebody describes. Only then it is advised.
     pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
-        let member = |place: &Option<Place>| {
-            let Place { member, data_offset } = (*place)?;
+        let member = |place: &Option<MemberInRole>| {
+            let MemberInRole { member, data_offset } = (*place)?;
             let device = member.to_string();
             Some(DescribedMember { device, device_sectors: sizes[member], data_offset })
         };
@@ -132,7 +132,7 @@ pub struct Hints {
     /// Its geometry.
     pub shape: Shape,
     /// The members that have one.
-    pub roles: Vec<(Role, Place)>,
+    pub roles: Vec<(Role, MemberInRole)>,
     /// Members that were in the array once, and that it went on without.
     pub behind: Vec<usize>,
 }

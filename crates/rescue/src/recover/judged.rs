@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::begins::USUAL_OFFSETS;
 use super::equations::Equations;
 use super::gathered::Gathered;
-use super::hypothesis::{Hypothesis, Place, order};
+use super::hypothesis::{Hypothesis, MemberInRole, order};
 use super::marks::Structure;
 use super::score::rescore;
 use super::sums::{Members, Sums, sums};
@@ -96,7 +96,7 @@ fn near_ones(found: &[Hypothesis]) -> usize {
 
 /// Members and where their data begin, of which it is known whether they make up rows by one
 /// parity: that is so in any order.
-type Tried = HashMap<Vec<Place>, bool>;
+type Tried = HashMap<Vec<MemberInRole>, bool>;
 
 /// A hypothesis as it is, and with members that have no role in roles that have no member, where
 /// sums are for it or nothing can be said.
@@ -127,7 +127,7 @@ fn filled(
                     continue;
                 }
                 let mut other = base.clone();
-                other.roles[role] = Some(Place { member, data_offset });
+                other.roles[role] = Some(MemberInRole { member, data_offset });
                 all.push(other);
             }
         }
@@ -136,7 +136,7 @@ fn filled(
     let mut kept = vec![one.clone()];
     for other in all.into_iter().skip(1) {
         let key = has_one_parity(&other).then(|| {
-            let mut places: Vec<Place> = other.roles.iter().flatten().copied().collect();
+            let mut places: Vec<MemberInRole> = other.roles.iter().flatten().copied().collect();
             places.sort_unstable();
             places
         });

@@ -20,13 +20,13 @@ impl Harvest {
         }
         for (sector, structure, clue) in &self.clues {
             let _ = match clue {
-                Clue::Ext4(ext4::Clue::Inodes { first }) => {
+                Clue::Ext4(ext4::Ext4Clue::Inodes { first }) => {
                     writeln!(text, "i {sector} {structure} {first}")
                 }
-                Clue::Ext4(ext4::Clue::Directory { inode }) => {
+                Clue::Ext4(ext4::Ext4Clue::Directory { inode }) => {
                     writeln!(text, "d {sector} {structure} {inode}")
                 }
-                Clue::Ext4(ext4::Clue::Sums { blocks, inodes }) => {
+                Clue::Ext4(ext4::Ext4Clue::Sums { blocks, inodes }) => {
                     writeln!(text, "s {sector} {structure} {blocks} {inodes}")
                 }
                 Clue::TreeBlock { logical } => writeln!(text, "t {sector} {structure} {logical}"),
@@ -82,9 +82,9 @@ impl Harvest {
                     found.facts.entry(structure).or_default().take(&numbers[1..])?;
                     continue;
                 }
-                "i" => Clue::Ext4(ext4::Clue::Inodes { first: small(2)? }),
-                "d" => Clue::Ext4(ext4::Clue::Directory { inode: small(2)? }),
-                "s" => Clue::Ext4(ext4::Clue::Sums { blocks: small(2)?, inodes: small(3)? }),
+                "i" => Clue::Ext4(ext4::Ext4Clue::Inodes { first: small(2)? }),
+                "d" => Clue::Ext4(ext4::Ext4Clue::Directory { inode: small(2)? }),
+                "s" => Clue::Ext4(ext4::Ext4Clue::Sums { blocks: small(2)?, inodes: small(3)? }),
                 "t" => Clue::TreeBlock { logical: *numbers.get(2)? },
                 "r" => Clue::Record { number: small(2)? },
                 _ => return None,

@@ -47,7 +47,7 @@ mod weights;
 mod xfs;
 
 pub use gathered::Gathered;
-pub use hypothesis::{Hints, Hypothesis, Place};
+pub use hypothesis::{Hints, Hypothesis, MemberInRole};
 pub use marks::{Harvest, Mark, Structure, add, structures};
 pub use nested::{Arrays, Nested, arrays};
 pub use rank::rank;

@@ -69,14 +69,14 @@ impl Outer {
 }
 
 /// One that was tried.
-struct Tried {
+struct TriedLegs {
     outer: Outer,
     legs: Vec<Hypothesis>,
     /// The leg in each role.
     order: Vec<usize>,
 }
 
-impl Tried {
+impl TriedLegs {
     fn met(&self) -> usize {
         self.legs.iter().map(|leg| leg.met).sum()
     }
@@ -91,7 +91,7 @@ impl Tried {
 }
 
 /// The facts that are searched.
-struct Search<'a> {
+struct LegSearch<'a> {
     legs: &'a [Redundancy],
     sizes: &'a [u64],
     equations: &'a Equations,
@@ -196,7 +196,7 @@ fn nested(
 ) -> Option<(Nested, f64)> {
     let equations = Equations::of(gathered, known)?;
     let sizes = members.sizes();
-    let search = Search { legs, sizes: &sizes, equations: &equations };
+    let search = LegSearch { legs, sizes: &sizes, equations: &equations };
     let mut tried = search.all();
     tried.sort_by_key(|one| (std::cmp::Reverse(one.met()), one.of()));
     tried.truncate(MOST_IMPROVED);
@@ -210,7 +210,7 @@ fn nested(
     let best = rest.next().filter(|one| one.met() * 2 > one.of())?;
     let next = rest.find(|other| !is_same(&best, other));
     drop(rest);
-    let lead = best.percent() - next.as_ref().map_or(0.0, Tried::percent);
+    let lead = best.percent() - next.as_ref().map_or(0.0, TriedLegs::percent);
     let said: Vec<_> = best.legs.iter().map(|leg| sums(members, leg, gathered, known)).collect();
     let is_likely = best.of() >= LEAST_BLOCKS
         && best.percent() >= LIKELY_PERCENT
@@ -255,20 +255,20 @@ fn nested(
 
 /// Returns whether they read the same. Where data begin further on in the legs, and the legs as
 /// much before, or where the file system begins elsewhere in the array, they may.
-fn is_same(a: &Tried, b: &Tried) -> bool {
-    let members = |one: &Tried| -> Vec<Vec<Option<usize>>> {
+fn is_same(a: &TriedLegs, b: &TriedLegs) -> bool {
+    let members = |one: &TriedLegs| -> Vec<Vec<Option<usize>>> {
         let roles = |leg: &Hypothesis| leg.roles.iter().map(|at| at.map(|at| at.member)).collect();
         one.legs.iter().map(roles).collect()
     };
-    let shapes = |one: &Tried| one.legs.iter().map(|leg| leg.shape).collect::<Vec<_>>();
+    let shapes = |one: &TriedLegs| one.legs.iter().map(|leg| leg.shape).collect::<Vec<_>>();
     a.outer.chunk == b.outer.chunk && members(a) == members(b) && shapes(a) == shapes(b)
 }
 
-impl Search<'_> {
+impl LegSearch<'_> {
     /// All that is worth trying: what is usual, and the rest where that does not fit.
-    fn all(&self) -> Vec<Tried> {
+    fn all(&self) -> Vec<TriedLegs> {
         // Before members are exchanged, less is met.
-        let fits = |found: &[Tried]| found.iter().any(|one| one.percent() >= ENOUGH_PERCENT);
+        let fits = |found: &[TriedLegs]| found.iter().any(|one| one.percent() >= ENOUGH_PERCENT);
         let mut found = self.with(&USUAL_OFFSETS[..1], &USUAL_ORIGINS[..1]);
         if !fits(&found) || !self.equations.absolute.is_empty() {
             let origins = [&USUAL_ORIGINS[1..], &self.equations.begins].concat();
@@ -281,7 +281,7 @@ impl Search<'_> {
         found
     }
 
-    fn with(&self, offsets: &[u64], origins: &[u64]) -> Vec<Tried> {
+    fn with(&self, offsets: &[u64], origins: &[u64]) -> Vec<TriedLegs> {
         let mut found = Vec::new();
         for chunk in CHUNKS.map(u64::from) {
             for (data_offset, origin) in
@@ -296,7 +296,7 @@ impl Search<'_> {
 
     /// Possible legs: all of one shape, with data from the same place on, each in the role in which
     /// it meets most.
-    fn of(&self, outer: Outer) -> Vec<Tried> {
+    fn of(&self, outer: Outer) -> Vec<TriedLegs> {
         let equations = self.equations_of(outer);
         let placed = self.placed(&equations);
         let Some(first) = placed.first().and_then(|roles| roles.first()) else { return Vec::new() };
@@ -336,7 +336,7 @@ impl Search<'_> {
     }
 
     /// Returns whether blocks or rows say which member of each leg has which role.
-    fn is_told(&self, one: &Tried) -> bool {
+    fn is_told(&self, one: &TriedLegs) -> bool {
         let equations = self.equations_of(one.outer);
         let placed = self.placed(&equations);
         let mut legs = one.legs.iter().zip(&one.order).enumerate();
@@ -344,7 +344,7 @@ impl Search<'_> {
     }
 
     /// Exchanges members of each leg where that meets more.
-    fn improve(&self, one: &mut Tried) {
+    fn improve(&self, one: &mut TriedLegs) {
         let equations = self.equations_of(one.outer);
         let placed = self.placed(&equations);
         for (role, leg) in one.legs.iter_mut().enumerate() {
@@ -354,11 +354,11 @@ impl Search<'_> {
 }
 
 /// The legs in the order in which they meet most, of what each is in each role.
-fn in_order(outer: Outer, each: &[Vec<Hypothesis>]) -> Tried {
+fn in_order(outer: Outer, each: &[Vec<Hypothesis>]) -> TriedLegs {
     let met = |order: &Vec<usize>| -> usize {
         order.iter().enumerate().map(|(role, leg)| each[*leg][role].met).sum()
     };
     let order = permutations(each.len()).into_iter().max_by_key(met).unwrap_or_default();
     let legs = order.iter().enumerate().map(|(role, leg)| each[*leg][role].clone());
-    Tried { outer, legs: legs.collect(), order }
+    TriedLegs { outer, legs: legs.collect(), order }
 }

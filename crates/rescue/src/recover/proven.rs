@@ -9,7 +9,7 @@ use braid_array::level::{Layout, Level};
 
 use super::contrast::Explained;
 use super::equations::{Equations, FEW, MANY};
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::relation::{Redundancy, Relation};
 use super::score::score;
 use super::shapes::{self, Shape, copies};
@@ -212,7 +212,7 @@ impl Search<'_> {
         for own in roles(geometry, data_offset, rows) {
             let mut roles = vec![None; shape.raid_disks as usize];
             for (&role, &member) in own.iter().zip(&self.proven.members) {
-                roles[role] = Some(Place { member, data_offset });
+                roles[role] = Some(MemberInRole { member, data_offset });
             }
             let mut origins = vec![0];
             origins.extend(self.origins(geometry, data_offset, Some(&roles)));
@@ -232,10 +232,10 @@ impl Search<'_> {
         &self,
         geometry: &Geometry,
         data_offset: u64,
-        roles: Option<&[Option<Place>]>,
+        roles: Option<&[Option<MemberInRole>]>,
     ) -> Vec<u64> {
         let may_have = |member: usize, role: Role| {
-            let place = |roles: &[Option<Place>]| roles.get(role.index()).copied().flatten();
+            let place = |roles: &[Option<MemberInRole>]| roles.get(role.index()).copied().flatten();
             roles.is_none_or(|roles| place(roles).is_some_and(|place| place.member == member))
         };
         let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -268,7 +268,7 @@ impl Search<'_> {
         origin: u64,
     ) -> Vec<Hypothesis> {
         let empty = Hypothesis::empty(*shape, self.equations.structure, origin);
-        let place = |member| Some(Place { member, data_offset });
+        let place = |member| Some(MemberInRole { member, data_offset });
         match &self.proven.relation {
             Relation::Alike => {
                 let roles = self.proven.members.iter().map(|member| place(*member)).collect();
@@ -343,7 +343,7 @@ impl Search<'_> {
         shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
-    ) -> Vec<Option<Place>> {
+    ) -> Vec<Option<MemberInRole>> {
         let (mut roles, left) = self.elected(shape, votes, data_offset);
         fill(&mut roles, left);
         roles
@@ -355,7 +355,7 @@ impl Search<'_> {
         shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
-    ) -> Vec<Vec<Option<Place>>> {
+    ) -> Vec<Vec<Option<MemberInRole>>> {
         let (roles, left) = self.elected(shape, votes, data_offset);
         let orders = if left.len() <= MOST_UNTOLD { left.len() } else { 1 };
         let filled = permutations(orders).into_iter().map(|order| {
@@ -374,7 +374,7 @@ impl Search<'_> {
         shape: &Shape,
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
-    ) -> (Vec<Option<Place>>, Vec<Place>) {
+    ) -> (Vec<Option<MemberInRole>>, Vec<MemberInRole>) {
         let mut roles = vec![None; shape.raid_disks as usize];
         let mut left: Vec<usize> = self.proven.members.clone();
         let mut best: Vec<(usize, usize, usize)> =
@@ -382,11 +382,11 @@ impl Search<'_> {
         best.sort_by_key(|(votes, member, role)| (std::cmp::Reverse(*votes), *role, *member));
         for (_, member, role) in best {
             if roles[role].is_none() && left.contains(&member) {
-                roles[role] = Some(Place { member, data_offset });
+                roles[role] = Some(MemberInRole { member, data_offset });
                 left.retain(|other| *other != member);
             }
         }
-        (roles, left.into_iter().map(|member| Place { member, data_offset }).collect())
+        (roles, left.into_iter().map(|member| MemberInRole { member, data_offset }).collect())
     }
 
     /// Returns whether rows leave open which member has which role.
@@ -414,7 +414,7 @@ impl Search<'_> {
 }
 
 /// Gives the roles that are free to these, in their order.
-fn fill(roles: &mut [Option<Place>], rest: Vec<Place>) {
+fn fill(roles: &mut [Option<MemberInRole>], rest: Vec<MemberInRole>) {
     let free = roles.iter_mut().filter(|role| role.is_none());
     free.zip(rest).for_each(|(role, place)| *role = Some(place));
 }

@@ -6,7 +6,7 @@ use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
 use super::guess::guess;
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::judged::{is_cut, judged, offsets, walked};
 use super::marks::Structure;
 use super::ranked::{Confidence, Ranked};
@@ -173,7 +173,7 @@ fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize
         let places = empty.iter().flat_map(|role| offsets.iter().map(move |o| (*role, *o)));
         let mut with = places.map(|(role, data_offset)| {
             let mut other = one.clone();
-            other.roles[role] = Some(Place { member, data_offset });
+            other.roles[role] = Some(MemberInRole { member, data_offset });
             rescore(&mut other, sizes, equations);
             other
         });

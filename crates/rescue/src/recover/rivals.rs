@@ -2,7 +2,7 @@
 //! by.
 
 use super::equations::{Equations, MANY};
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::score::{misplaced, only_copies, score};
 use super::shapes::{self, Shape};
 use super::sums::Members;
@@ -44,7 +44,7 @@ pub(super) fn hidden(
     equations: &Equations,
 ) -> Vec<Hypothesis> {
     let sizes = members.sizes();
-    let places: Vec<Place> = one.roles.iter().flatten().copied().collect();
+    let places: Vec<MemberInRole> = one.roles.iter().flatten().copied().collect();
     if places.len() > MOST_MEMBERS {
         return Vec::new();
     }
@@ -74,7 +74,7 @@ pub(super) fn hidden(
 /// Gives each of these a role in which no more than so many blocks lie where others belong.
 fn place_all(
     one: &Hypothesis,
-    rest: &[Place],
+    rest: &[MemberInRole],
     most: usize,
     sizes: &[u64],
     equations: &Equations,

@@ -7,7 +7,7 @@ use braid_array::geometry::{Geometry, Strip};
 
 use super::begins::is_of_disks;
 use super::equations::{Equation, Equations, MANY};
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::shapes::copies;
 
 /// The verdict on an equation under a hypothesis.
@@ -167,7 +167,8 @@ pub(super) fn only_copies(
 /// Where on members a block was seen, by role.
 fn strips<'a>(one: &'a Hypothesis, seen: &'a [(usize, u64)]) -> impl Iterator<Item = Strip> + 'a {
     seen.iter().filter_map(|&(member, at)| {
-        let is_it = |place: &Option<Place>| place.is_some_and(|place| place.member == member);
+        let is_it =
+            |place: &Option<MemberInRole>| place.is_some_and(|place| place.member == member);
         let role = one.roles.iter().position(is_it)?;
         let sector = at.checked_sub(one.roles[role]?.data_offset)?;
         Some(Strip { role: Role(role as u16), sector })

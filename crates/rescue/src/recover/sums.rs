@@ -9,7 +9,7 @@ use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
 use super::gathered::Gathered;
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::marks::Structure;
 use super::samples::{ROWS_BYTES, rows_spots};
 use crate::bytes::is_zero;
@@ -255,7 +255,7 @@ pub fn sums(
 
 /// Returns whether a member is behind. Then what the others say of it proves itself, and what it
 /// holds does not.
-fn is_behind(block: &Row, role: Role, proves: &dyn Fn(Role, &[u8]) -> Option<bool>) -> bool {
+fn is_behind(block: &SumRow, role: Role, proves: &dyn Fn(Role, &[u8]) -> Option<bool>) -> bool {
     let own = block[role.index()].as_deref().and_then(|bytes| proves(role, bytes));
     match proves(role, &xor(block, Some(role.index()))) {
         Some(by_sum) => by_sum || own.is_none(),
@@ -265,7 +265,7 @@ fn is_behind(block: &Row, role: Role, proves: &dyn Fn(Role, &[u8]) -> Option<boo
 
 /// Sectors of the data area to look at: where something is known to lie, and all over it.
 fn rows(one: &Hypothesis, sizes: &[u64], used: u64, gathered: &Gathered) -> Vec<u64> {
-    let places: Vec<&Place> = one.roles.iter().flatten().collect();
+    let places: Vec<&MemberInRole> = one.roles.iter().flatten().collect();
     let Some(first) = places.first() else { return Vec::new() };
     let all = spots(sizes[first.member], gathered, &places);
     let mut sectors: Vec<u64> = all
@@ -281,7 +281,7 @@ fn rows(one: &Hypothesis, sizes: &[u64], used: u64, gathered: &Gathered) -> Vec<
 }
 
 /// Sectors of members at which rows are compared, and where the data of that member begin.
-fn spots(sectors: u64, gathered: &Gathered, places: &[&Place]) -> Vec<(u64, u64)> {
+fn spots(sectors: u64, gathered: &Gathered, places: &[&MemberInRole]) -> Vec<(u64, u64)> {
     let mut marked: Vec<(u64, u64)> = gathered
         .marks
         .iter()
@@ -306,7 +306,7 @@ pub fn compared(found: &[Hypothesis], sizes: &[u64], gathered: &Gathered) -> Vec
     let mut all = vec![Vec::new(); sizes.len()];
     let Some(best) = found.first() else { return all };
     let used = best.member_sectors(sizes);
-    let places: Vec<Place> = best.roles.iter().flatten().copied().collect();
+    let places: Vec<MemberInRole> = best.roles.iter().flatten().copied().collect();
     let Some(first) = places.first() else { return all };
     let sectors = rows(best, sizes, used, gathered);
     for (member, ranges) in all.iter_mut().enumerate() {
@@ -322,9 +322,9 @@ pub fn compared(found: &[Hypothesis], sizes: &[u64], gathered: &Gathered) -> Vec
     all
 }
 
-type Row = [Option<Vec<u8>>];
+type SumRow = [Option<Vec<u8>>];
 
-fn xor(row: &Row, without: Option<usize>) -> Vec<u8> {
+fn xor(row: &SumRow, without: Option<usize>) -> Vec<u8> {
     let strips = row.iter().enumerate().filter(|(role, _)| Some(*role) != without);
     let strips: Vec<&[u8]> = strips.filter_map(|(_, bytes)| bytes.as_deref()).collect();
     let mut sum = vec![0; strips.first().map_or(ROW_BYTES, |bytes| bytes.len())];
@@ -335,7 +335,7 @@ fn xor(row: &Row, without: Option<usize>) -> Vec<u8> {
 fn parity(
     geometry: &Geometry,
     sector: u64,
-    row: &Row,
+    row: &SumRow,
     is_behind: &mut dyn FnMut(Role) -> bool,
 ) -> Option<Outcome> {
     let stripe = sector / u64::from(geometry.chunk_sectors());
@@ -392,7 +392,7 @@ fn only<T>(of: &mut impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// raid1: all alike, or one that is not like the others.
-fn copies(row: &Row) -> Option<Outcome> {
+fn copies(row: &SumRow) -> Option<Outcome> {
     let there: Vec<(usize, &Vec<u8>)> =
         row.iter().enumerate().filter_map(|(role, bytes)| Some((role, bytes.as_ref()?))).collect();
     if there.len() < 2 {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use braid_array::SECTOR_BYTES;
 
 use super::gathered::Gathered;
-use super::hypothesis::{Hypothesis, Place};
+use super::hypothesis::{Hypothesis, MemberInRole};
 use super::marks::Structure;
 use super::shapes::{self, copies};
 
@@ -31,8 +31,8 @@ pub fn targets(
         let usual = one.roles.iter().flatten().next().map_or(0, |place| place.data_offset);
         // Of every member, for other orders are possible, and other members.
         let out = one.left_out(sizes.len()).into_iter();
-        let out = out.map(|member| Place { member, data_offset: usual });
-        let places: Vec<Place> = one.roles.iter().flatten().copied().chain(out).collect();
+        let out = out.map(|member| MemberInRole { member, data_offset: usual });
+        let places: Vec<MemberInRole> = one.roles.iter().flatten().copied().chain(out).collect();
         for place in gathered.known_places(one.structure, known) {
             for strip in copies(&geometry, one.origin + place) {
                 let row = strip.sector * SECTOR_BYTES / TARGET_BYTES;

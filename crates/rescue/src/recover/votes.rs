@@ -10,7 +10,7 @@ use braid_array::level::Level;
 use super::begins::{USUAL_OFFSETS, may_begin};
 use super::equations::{Equations, FEW, MANY};
 use super::gathered::Gathered;
-use super::hypothesis::{Hints, Hypothesis, Place, order};
+use super::hypothesis::{Hints, Hypothesis, MemberInRole, order};
 use super::marks::Structure;
 use super::proven::search_proven;
 use super::score::{misplaced, score};
@@ -185,7 +185,7 @@ fn assign(
     for &(member, role, data_offset, _) in votes {
         let free = one.roles.get(role.index()).is_some_and(Option::is_none);
         if free && taken.insert(member) {
-            one.roles[role.index()] = Some(Place { member, data_offset });
+            one.roles[role.index()] = Some(MemberInRole { member, data_offset });
         }
     }
     score(&mut one, sizes, equations, FEW);
@@ -243,7 +243,8 @@ pub(super) fn neighbours<'a>(
 ) -> impl Iterator<Item = Hypothesis> + 'a {
     let roles = one.roles.len();
     let swaps = (0..roles).flat_map(move |a| (a + 1..roles).map(move |b| (a, b)));
-    let hinted = move |place: &Option<Place>| place.is_some_and(|p| one.hinted.contains(&p.member));
+    let hinted =
+        move |place: &Option<MemberInRole>| place.is_some_and(|p| one.hinted.contains(&p.member));
     let swapped = swaps.filter_map(move |(a, b)| {
         if hinted(&one.roles[a]) || hinted(&one.roles[b]) {
             return None;
@@ -260,7 +261,7 @@ pub(super) fn neighbours<'a>(
             if hinted(other.roles.get(role.index())?) {
                 return None;
             }
-            *other.roles.get_mut(role.index())? = Some(Place { member, data_offset });
+            *other.roles.get_mut(role.index())? = Some(MemberInRole { member, data_offset });
             Some(other)
         })
     });

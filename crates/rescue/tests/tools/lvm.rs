@@ -2,7 +2,7 @@
 //! Each 32 KiB of a volume begin with its number and their offset.
 
 use braid_rescue::contents::{Content, ContentKind, look, readable};
-use braid_rescue::lvm::{Group, LogicalVolume, PhysicalVolume, Refusal, Remark, groups};
+use braid_rescue::lvm::{Group, LogicalVolume, LvmRemark, PhysicalVolume, Refusal, groups};
 use braid_rescue::{Image, image::PAGE_BYTES};
 
 use crate::support::{FileImage, Folder, have, run};
@@ -101,7 +101,7 @@ fn a_missing_volume_costs_what_lies_on_it() {
     let mut physical = physical(&mut unpacked(&folder));
     let id = physical.remove(0).id;
     let [group] = &groups(&physical)[..] else { panic!("one group") };
-    let [Remark::Missing { id: missing, name }] = &group.remarks[..] else {
+    let [LvmRemark::Missing { id: missing, name }] = &group.remarks[..] else {
         panic!("{:?}", group.remarks)
     };
     assert_eq!((*missing, name.starts_with("pv0, once /dev/")), (id, true));

@@ -15,7 +15,7 @@ use braid_cluster::failover::{FailoverClient, Finder};
 use super::content;
 use super::nodes::Cluster;
 use super::process::Process;
-use super::scenario::Scenario;
+use super::scenario::ClusterScenario;
 use crate::judge::{Flight, Judge};
 use crate::oracle::{LogicalTime, Range};
 use crate::report::Failure;
@@ -103,7 +103,7 @@ struct Away<'a> {
 }
 
 /// Returns whether the array always starts when all of its nodes are present.
-pub(super) fn fits(scenario: &Scenario) -> bool {
+pub(super) fn fits(scenario: &ClusterScenario) -> bool {
     let known = scenario.params.chunk_bytes.is_power_of_two();
     // Witnesses stay, and may note who died first of all nodes that die.
     known && !scenario.dirty && !scenario.bad_sectors && scenario.witnesses == 0
@@ -158,7 +158,7 @@ impl Away<'_> {
             let died = self.lose(true)?;
             // Without whole journals nobody vouches for sums where nodes forgot and others are
             // missing.
-            let Scenario { journal_bytes, parts_only, params, .. } = &self.cluster.scenario;
+            let ClusterScenario { journal_bytes, parts_only, params, .. } = &self.cluster.scenario;
             let kept = *journal_bytes > 0 && !parts_only || !params.family.has_parities();
             while (kept || !died) && aside.percent(40) {
                 self.lose_while_it_starts(&mut aside, kept)?;
@@ -228,7 +228,7 @@ impl Away<'_> {
         }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
-        let Scenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
+        let ClusterScenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
         self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
             if die {

@@ -13,7 +13,7 @@ use braid_cluster::client::Found;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
-use super::scenario::Scenario;
+use super::scenario::ClusterScenario;
 use crate::disk::Disk;
 use crate::judge::Judge;
 use crate::report::Failure;
@@ -104,10 +104,10 @@ impl Layout {
 pub fn create(
     layout: &Layout,
     set_uuid: [u8; 16],
-    scenario: &Scenario,
+    scenario: &ClusterScenario,
     rng: &mut Rng,
 ) -> Vec<Disk> {
-    let &Scenario { dirty, bitmap_chunk_bytes, journal_bytes, .. } = scenario;
+    let &ClusterScenario { dirty, bitmap_chunk_bytes, journal_bytes, .. } = scenario;
     let params = &layout.params;
     let rows = u64::from(layout.code(0).rows());
     let data_sectors = params.stripes * rows * u64::from(params.chunk_bytes) / 512;
@@ -160,7 +160,7 @@ pub fn create(
 }
 
 /// A volume that is blank but for its journal, if it has one.
-pub fn blank(sectors: u64, scenario: &Scenario, set_uuid: &[u8; 16]) -> Disk {
+pub fn blank(sectors: u64, scenario: &ClusterScenario, set_uuid: &[u8; 16]) -> Disk {
     let mut disk = Disk::new(sectors);
     if let Some(header) = Header::new(scenario.journal_bytes, scenario.parts_only) {
         disk.put(sectors - HEADERS_BYTES / 512, &header.encode(set_uuid));

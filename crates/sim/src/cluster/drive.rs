@@ -8,9 +8,9 @@ use braid_cluster::client::{Client, ClientConfig};
 use super::due::{Due, EndId, FabricDue};
 use super::process::Process;
 use super::work::Task;
-use super::world::World;
+use super::world::ClusterWorld;
 
-impl World {
+impl ClusterWorld {
     /// Starts a process, and carries out the first actions of its machine. Returns its number.
     pub fn start(&mut self, process: Process) -> usize {
         self.processes.push(process);

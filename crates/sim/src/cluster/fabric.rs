@@ -15,12 +15,12 @@ use braid_cluster::wire::Message;
 use super::due::{EndId, FabricDue};
 use super::network::{Connection, ConnectionEnd, EndState, Put};
 use super::votes::is_granted;
-use super::world::World;
+use super::world::ClusterWorld;
 use crate::fault::Mutation;
 
 mod puts;
 
-impl World {
+impl ClusterWorld {
     pub(super) fn fabric_op(&mut self, process: usize, op: FabricOp) {
         match op {
             FabricOp::Connect { peer, address } => self.connect(process, peer, &address),

@@ -10,8 +10,8 @@ use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
 use super::nodes::Cluster;
-use super::scenario::Scenario;
-use super::world::World;
+use super::scenario::ClusterScenario;
+use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::judge::Judge;
 use crate::oracle::Range;
@@ -45,7 +45,7 @@ pub struct Guest {
 impl Guest {
     /// Starts a client on fresh volumes, which the nodes have.
     pub fn start(
-        world: &mut World,
+        world: &mut ClusterWorld,
         disks: &[Disk],
         params: Params,
         rng: Rng,
@@ -70,7 +70,7 @@ impl Guest {
     }
 
     /// Writes next when it can, and stops when it is through.
-    pub fn go_on(&mut self, world: &mut World) {
+    pub fn go_on(&mut self, world: &mut ClusterWorld) {
         if self.judge.in_flight(self.process) > 0 || self.stopping {
             return;
         }
@@ -118,7 +118,7 @@ impl Cluster {
     /// Makes another array on the nodes, and starts its client.
     pub fn start_guest(&mut self) -> Result<Guest, Failure> {
         let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
-        let scenario = Scenario::calm(params);
+        let scenario = ClusterScenario::calm(params);
         let disks = content::create(&self.layout, [8; 16], &scenario, &mut self.rng);
         for (&node, disk) in self.nodes.iter().zip(&disks) {
             self.world.processes[node].keep(VOLUME, disk.clone());

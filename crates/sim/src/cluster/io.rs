@@ -9,7 +9,7 @@ use super::due::Due;
 use super::process::{Process, Stored};
 use super::votes;
 use super::work::{Task, Work};
-use super::world::World;
+use super::world::ClusterWorld;
 use crate::compute;
 use crate::device_io;
 use crate::fault::Mutation;
@@ -17,7 +17,7 @@ use crate::fault::Mutation;
 /// Buffers of I/O begin at multiples of this.
 const IO_ALIGN_BYTES: u64 = 4096;
 
-impl World {
+impl ClusterWorld {
     /// Begins a task, other than I/O and computations.
     pub(super) fn begin(&mut self, process: usize, io: IoId, task: Task) {
         let mut longest = self.profile.disk_nanos;

@@ -13,8 +13,8 @@ use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, ARRAY, Layout, VOLUME};
 use super::process::{Process, Stored};
-use super::scenario::Scenario;
-use super::world::World;
+use super::scenario::ClusterScenario;
+use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -27,11 +27,11 @@ use crate::trace::Trace;
 /// [`take_disks`](Self::take_disks) and [`start_nodes`](Self::start_nodes) bring all back.
 pub struct Cluster {
     /// Scenario of the seed.
-    pub scenario: Scenario,
+    pub scenario: ClusterScenario,
     /// Draws troubles.
     pub rng: Rng,
     /// Processes and network.
-    pub world: World,
+    pub world: ClusterWorld,
     /// Where blocks lie.
     pub layout: Layout,
     /// The processes of the nodes, by role.
@@ -48,8 +48,8 @@ pub struct Cluster {
 
 impl Cluster {
     /// Nodes with fresh volumes, and witnesses.
-    pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
-        let mut world = World::new(rng.fork(), scenario.profile, trace);
+    pub fn new(scenario: ClusterScenario, mut rng: Rng, trace: Trace) -> Self {
+        let mut world = ClusterWorld::new(rng.fork(), scenario.profile, trace);
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);

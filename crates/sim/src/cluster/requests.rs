@@ -7,7 +7,7 @@ use super::content::Layout;
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
 use super::session::{Phase, Session};
-use super::suspects::Suspects;
+use super::suspects::ClusterSuspects;
 use crate::judge::{Draft, Flight, Read};
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -123,7 +123,7 @@ impl Session {
 
 /// Exceptions from the judgement: sectors that would have to be decoded from a torn slice.
 struct Excuses<'a> {
-    suspects: &'a Suspects,
+    suspects: &'a ClusterSuspects,
     layout: &'a Layout,
     promises: &'a Promises,
 }

@@ -9,7 +9,7 @@ use super::idle_phase::IdlePhase;
 use super::kill_point::KillPoint;
 use super::nodes::Cluster;
 use super::promises::Happened;
-use super::scenario::{End, Scenario};
+use super::scenario::{ClusterScenario, End};
 use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
 use super::{away, relay, torn};
@@ -34,7 +34,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     } else if relay {
         relay::array::draw(&mut rng, focus)
     } else {
-        Scenario::draw(&mut rng, options.mutation)
+        ClusterScenario::draw(&mut rng, options.mutation)
     };
     run_caught(&format!("cluster seed {seed}: {scenario}"), options, |trace| {
         if options.verbose {

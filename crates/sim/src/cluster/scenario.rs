@@ -30,7 +30,7 @@ pub enum End {
 
 /// Array and troubles of a seed.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct ClusterScenario {
     /// Parameters of the pipeline. Session and epoch are set for each life.
     pub params: Params,
     /// The client makes some of the parities.
@@ -88,7 +88,7 @@ const MOST_SECTORS: u64 = 512;
 /// Bytes of an array, at most, unless a few stripes are larger.
 const ARRAY_BYTES: u64 = 3 << 19;
 
-impl Scenario {
+impl ClusterScenario {
     /// Returns a scenario without troubles.
     pub const fn calm(params: Params) -> Self {
         Self {
@@ -279,7 +279,7 @@ impl OneByOne {
     }
 
     /// Adapts the rest of the scenario.
-    pub(super) fn prepare(mut self, scenario: &mut Scenario) {
+    pub(super) fn prepare(mut self, scenario: &mut ClusterScenario) {
         let Params { family, nodes, chunk_bytes, .. } = scenario.params;
         let stripe = u64::from(data_blocks(family, nodes)) * u64::from(chunk_bytes) / 512;
         scenario.depth = 1;
@@ -428,7 +428,7 @@ pub(super) fn profile(rng: &mut Rng, mutation: Option<Mutation>) -> FaultProfile
     }
 }
 
-impl fmt::Display for Scenario {
+impl fmt::Display for ClusterScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Params { family, nodes, chunk_bytes, stripes, planner, wide, .. } = self.params;
         let name = match family {

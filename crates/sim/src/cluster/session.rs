@@ -8,8 +8,8 @@ use super::guest::Guest;
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
 use super::recovery_target::RecoveryTarget;
-use super::scenario::Scenario;
-use super::suspects::{Map, Suspects};
+use super::scenario::ClusterScenario;
+use super::suspects::{ClusterSuspects, Map};
 use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::rng::Rng;
@@ -59,7 +59,7 @@ pub struct Session {
     /// Content that may be read, and the requests in flight.
     pub judge: Judge,
     /// Where parities may not fit.
-    pub suspects: Suspects,
+    pub suspects: ClusterSuspects,
     /// Promises of the protocol.
     pub promises: Promises,
     /// A node that the client shall add.
@@ -91,7 +91,7 @@ pub struct Session {
 impl Session {
     /// Creates a session on nodes without troubles.
     pub fn calm(params: Params) -> Self {
-        Self::new(Cluster::new(Scenario::calm(params), Rng::new(1), Trace::new(false)))
+        Self::new(Cluster::new(ClusterScenario::calm(params), Rng::new(1), Trace::new(false)))
     }
 
     /// On nodes with fresh volumes, without a client yet.
@@ -99,7 +99,7 @@ impl Session {
         let Cluster { scenario, layout, .. } = &cluster;
         let params = scenario.params;
         let mut judge = Judge::new(layout.sectors());
-        let mut suspects = Suspects::new(Map::new(&params, layout.data_blocks()));
+        let mut suspects = ClusterSuspects::new(Map::new(&params, layout.data_blocks()));
         if scenario.dirty {
             suspects.all(params.stripes);
             if !params.family.has_parities() {

@@ -14,7 +14,7 @@ use braid_cluster::view::{View, majority};
 use super::content::{self, VOLUME};
 use super::nodes::Cluster;
 use super::promises::Happened;
-use super::scenario::Scenario;
+use super::scenario::ClusterScenario;
 use super::session::{Phase, Session};
 use crate::disk::Disk;
 use crate::report::Failure;
@@ -108,7 +108,7 @@ impl Session {
         let members = self.members(&missing, &behind, journals && self.promises.all_fits)?;
         let Members { by_role, found, bitmap } = members;
         let force = self.is_forced(&missing, read_only);
-        let Scenario { mix, long_write_bytes, .. } = self.cluster.scenario;
+        let ClusterScenario { mix, long_write_bytes, .. } = self.cluster.scenario;
         let config = ClientConfig { found, ..ClientConfig::new(params, by_role) };
         let absent = self.cluster.absent(&missing, read_only);
         let spares = if read_only { Vec::new() } else { self.spares() };

@@ -71,13 +71,13 @@ struct Unsure {
 /// nothing is torn, but that, too, is unsure until a flush. [`suspect`](Self::suspect) asks for a
 /// sector.
 #[derive(Debug)]
-pub struct Suspects {
+pub struct ClusterSuspects {
     map: Map,
     unsure: Vec<Unsure>,
     torn: BTreeSet<Slice>,
 }
 
-impl Suspects {
+impl ClusterSuspects {
     /// Creates the set without any slice.
     pub const fn new(map: Map) -> Self {
         Self { map, unsure: Vec::new(), torn: BTreeSet::new() }
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::judge::Judge;
 
-    fn suspects() -> Suspects {
-        Suspects::new(Map { chunk_sectors: 16, slice_sectors: 8, data_blocks: 3 })
+    fn suspects() -> ClusterSuspects {
+        ClusterSuspects::new(Map { chunk_sectors: 16, slice_sectors: 8, data_blocks: 3 })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use braid_array::{Action, Buf, IoId, IoOp};
 
 use super::process::POISON;
 use super::script::{self, Heard};
-use super::world::World;
+use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::fault::FaultProfile;
 use crate::rng::Rng;
@@ -15,7 +15,7 @@ use crate::trace::Trace;
 
 const PEER: PeerId = PeerId(7);
 
-fn world(seed: u64) -> World {
+fn world(seed: u64) -> ClusterWorld {
     let profile = FaultProfile {
         disk_nanos: 100_000,
         net_nanos: 50_000,
@@ -23,11 +23,11 @@ fn world(seed: u64) -> World {
         slow_permille: 20,
         ..FaultProfile::CALM
     };
-    World::new(Rng::new(seed), profile, Trace::new(false))
+    ClusterWorld::new(Rng::new(seed), profile, Trace::new(false))
 }
 
 fn start(
-    world: &mut World,
+    world: &mut ClusterWorld,
     name: &str,
     begin: Vec<Action>,
     rule: impl FnMut(&Event) -> Vec<Action> + Send + 'static,
@@ -59,7 +59,7 @@ fn is_done(event: &Event, wanted: u64) -> bool {
     matches!(event, Event::Done { io, .. } if io.0 == wanted)
 }
 
-fn run(world: &mut World) {
+fn run(world: &mut ClusterWorld) {
     while world.step() {
         assert!(world.steps < 10_000, "no end");
     }

@@ -23,7 +23,7 @@ struct Ring {
 
 /// Findings about a message.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct MessageFindings {
     /// The message, when it is one.
     pub message: Option<Message>,
     /// Buffers in the sender's arena that are no longer needed.
@@ -84,12 +84,12 @@ impl Watch {
     }
 
     /// Examines a message on a connection; `processes` are the sender and the receiver.
-    pub fn said(&mut self, sender: EndId, processes: [usize; 2], bytes: &[u8]) -> Told {
+    pub fn said(&mut self, sender: EndId, processes: [usize; 2], bytes: &[u8]) -> MessageFindings {
         let [from, to] = processes;
         let sent = self.sent.entry(from).or_default();
         sent.messages += 1;
         sent.message_bytes += bytes.len() as u64;
-        let mut told = Told::default();
+        let mut told = MessageFindings::default();
         let message = match Message::decode(bytes) {
             Ok((_, message)) => message,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! The pretend world, [`World`]: processes, their volumes, and the fabric between them.
+//! The pretend world, [`ClusterWorld`]: processes, their volumes, and the fabric between them.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ const MAX_STEPS: u64 = 400_000;
 /// A process runs, is frozen for a while ([`freeze`](Self::freeze), until it [thaws](Self::thaw)),
 /// or is dead for good ([`kill`](Self::kill)): then its I/O is done in part. Times are in
 /// nanoseconds.
-pub struct World {
+pub struct ClusterWorld {
     /// All processes, dead ones too.
     pub processes: Vec<Process>,
     /// `Complete`, `Reply` and `Notify` of any process, for the scenario to see to.
@@ -64,7 +64,7 @@ pub struct World {
     pub network: Network,
 }
 
-impl World {
+impl ClusterWorld {
     /// A world without processes.
     pub fn new(rng: Rng, profile: FaultProfile, trace: Trace) -> Self {
         let mut clock = Clock::default();

@@ -5,7 +5,7 @@ use braid_array::format::superblock::feature;
 use braid_array::format::{DevRole, Superblock};
 use braid_array::level::{Layout, Level};
 use braid_host::member::{self, DevicePart, MemberFile, MemberName};
-use braid_rescue::recover::{Hints, Place, Shape};
+use braid_rescue::recover::{Hints, MemberInRole, Shape};
 
 /// A superblock, its member, and where on that it counts from, in sectors.
 struct LeftSuperblock {
@@ -36,10 +36,10 @@ pub(super) fn of(devices: &[MemberFile]) -> Option<Hints> {
         }
         let new = !roles
             .iter()
-            .any(|(known, place): &(_, Place)| *known == role || place.member == one.member);
+            .any(|(known, place): &(_, MemberInRole)| *known == role || place.member == one.member);
         if is_of_it && new {
             let data_offset = one.start.checked_add(superblock.data_offset)?;
-            roles.push((role, Place { member: one.member, data_offset }));
+            roles.push((role, MemberInRole { member: one.member, data_offset }));
         }
     }
     (!roles.is_empty()).then_some(Hints { shape, roles, behind })

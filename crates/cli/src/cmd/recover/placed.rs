@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use braid_array::SECTOR_BYTES;
 use braid_host::member::{self, DevicePart, MemberFile, MemberName};
-use braid_rescue::recover::{Arrays, Confidence, Hypothesis, Nested, Place, Ranked};
+use braid_rescue::recover::{Arrays, Confidence, Hypothesis, MemberInRole, Nested, Ranked};
 
 use super::gather::SearchResult;
 use crate::args::RecoverArgs;
@@ -68,7 +68,7 @@ impl PlacedArguments<'_> {
         let Self { args, devices } = self;
         // What lies on the array has room in it.
         let needed = needed_sectors.unwrap_or(0).div_ceil(one.shape.data_disks().max(1));
-        let place = |place: &Option<Place>| {
+        let place = |place: &Option<MemberInRole>| {
             let place = (*place)?;
             let device = &devices[place.member];
             let data_offset_bytes = place.data_offset * SECTOR_BYTES;

@@ -20,7 +20,7 @@ enum Outcome {
 
 /// Reads all of the array by a hypothesis: is that what was written to it?
 fn reads_right(one: &Hypothesis, members: &[Vec<u8>], content: &[u8]) -> bool {
-    let room = |place: &braid_rescue::recover::Place| {
+    let room = |place: &braid_rescue::recover::MemberInRole| {
         (members[place.member].len() as u64 / SECTOR_BYTES).saturating_sub(place.data_offset)
     };
     let sectors = one.roles.iter().flatten().map(room).min().unwrap_or(0);

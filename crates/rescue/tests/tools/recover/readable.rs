@@ -4,7 +4,7 @@ use braid_array::Role;
 use braid_array::level::{Layout, Level};
 use braid_rescue::Image;
 use braid_rescue::recover::{
-    Gathered, Hints, Members, Place, Ranked, Shape, Structure, rank, search,
+    Gathered, Hints, MemberInRole, Members, Ranked, Shape, Structure, rank, search,
 };
 
 /// What superblocks alone say of members that were cut off at so many sectors.
@@ -19,7 +19,7 @@ fn told_of(sectors: [u64; 3]) -> Vec<Ranked> {
         chunk_sectors: 128,
         raid_disks: 3,
     };
-    let place = |member: usize| (Role(member as u16), Place { member, data_offset: 2048 });
+    let place = |member: usize| (Role(member as u16), MemberInRole { member, data_offset: 2048 });
     let hints = Hints { shape, roles: (0..3).map(place).collect(), behind: Vec::new() };
     let gathered = Gathered::default();
     let known = [Structure::DISK];

@@ -8,10 +8,10 @@ use crate::cluster::claims::Use;
 use crate::cluster::due::{EndId, FabricDue};
 use crate::cluster::network::{ConnectionEnd, EndState, Put};
 use crate::cluster::process::POISON;
-use crate::cluster::world::World;
+use crate::cluster::world::ClusterWorld;
 use crate::fault::Mutation;
 
-impl World {
+impl ClusterWorld {
     pub(super) fn put(&mut self, sender: EndId, io: IoId, from: Buf, to: Buf, imm: u32) {
         let process = self.network.end(sender).process;
         let peer = self.network.end(sender.other()).process;

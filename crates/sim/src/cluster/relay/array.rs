@@ -4,7 +4,7 @@ use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
 
 use super::focus::Focus;
-use crate::cluster::scenario::{self, OneByOne, Scenario};
+use crate::cluster::scenario::{self, ClusterScenario, OneByOne};
 use crate::rng::Rng;
 
 const fn md(level: Level) -> Family {
@@ -31,7 +31,7 @@ const ARRAYS: [(Family, u16, u16); 14] = [
 ];
 
 /// Draws the scenario of such a seed.
-pub(in crate::cluster) fn draw(rng: &mut Rng, focus: Focus) -> Scenario {
+pub(in crate::cluster) fn draw(rng: &mut Rng, focus: Focus) -> ClusterScenario {
     loop {
         let mut scenario = any(rng, focus);
         if focus.fits(&scenario) {
@@ -41,7 +41,7 @@ pub(in crate::cluster) fn draw(rng: &mut Rng, focus: Focus) -> Scenario {
     }
 }
 
-fn any(rng: &mut Rng, focus: Focus) -> Scenario {
+fn any(rng: &mut Rng, focus: Focus) -> ClusterScenario {
     let (family, nodes, witnesses) = rng.pick(&ARRAYS);
     let mut params = scenario::params(rng, family, nodes);
     while !params.chunk_bytes.is_power_of_two() {
@@ -56,7 +56,7 @@ fn any(rng: &mut Rng, focus: Focus) -> Scenario {
     let journal = focus.needs_journals().unwrap_or(journal);
     let room = rng.pick(&[1, 1, 4]) * scenario::journal_bytes(rng, &params);
     let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
-    let mut scenario = Scenario {
+    let mut scenario = ClusterScenario {
         witnesses,
         profile: scenario::profile(rng, None),
         journal_bytes: if journal { room } else { 0 },
@@ -65,7 +65,7 @@ fn any(rng: &mut Rng, focus: Focus) -> Scenario {
         limited: rng.percent(50),
         mix: rng.percent(20),
         whole_rings: rng.pick(&[None, Some(0), Some(1)]),
-        ..Scenario::calm(params)
+        ..ClusterScenario::calm(params)
     };
     if let Some(one_by_one) = one_by_one {
         one_by_one.prepare(&mut scenario);

@@ -6,7 +6,7 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use super::Relay;
 use super::focus::Focus;
 use crate::cluster::nodes::Cluster;
-use crate::cluster::scenario::Scenario;
+use crate::cluster::scenario::ClusterScenario;
 
 impl Relay<'_> {
     /// Ends the client; `just_then` tells that a kill point was reached. Returns the roles of the
@@ -82,7 +82,7 @@ impl Relay<'_> {
     /// Returns whether power may be lost without losing the only copy of data: left-out members
     /// would lack data that only the running nodes have.
     fn may_lose_power(&self) -> bool {
-        let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
+        let ClusterScenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let sums = params.family.has_parities() && *journal_bytes == 0;
         !sums || self.cluster.left_out().is_empty()
     }

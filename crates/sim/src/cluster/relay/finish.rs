@@ -7,7 +7,7 @@ use braid_array::status::ArrayState;
 
 use super::{Relay, STOP};
 use crate::cluster::content;
-use crate::cluster::scenario::Scenario;
+use crate::cluster::scenario::ClusterScenario;
 use crate::report::Failure;
 use crate::workload::Kind;
 
@@ -55,7 +55,7 @@ impl Relay<'_> {
     /// Checks whether the array may fail to start although all nodes are present. Without journals,
     /// the state of members at the loss of power is unknown, and other members have missed writes.
     fn is_doubtful(&self) -> Result<(), Failure> {
-        let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
+        let ClusterScenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
         if doubtful {
             Ok(())

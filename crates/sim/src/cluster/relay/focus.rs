@@ -4,7 +4,7 @@ use braid_cluster::pipeline::Params;
 
 use crate::cluster::kill_point::KillPoint;
 use crate::cluster::nodes::Cluster;
-use crate::cluster::scenario::Scenario;
+use crate::cluster::scenario::ClusterScenario;
 use crate::fault::FaultProfile;
 use crate::rng::Rng;
 
@@ -40,7 +40,7 @@ impl Focus {
     }
 
     /// Returns whether the focus can occur on such an array.
-    pub(super) fn fits(self, scenario: &Scenario) -> bool {
+    pub(super) fn fits(self, scenario: &ClusterScenario) -> bool {
         let Params { family, nodes, .. } = scenario.params;
         match self {
             Self::Nothing | Self::Commits => true,
@@ -59,7 +59,7 @@ impl Focus {
     }
 
     /// Adapts the scenario to the focus.
-    pub(super) fn prepare(self, scenario: &mut Scenario) {
+    pub(super) fn prepare(self, scenario: &mut ClusterScenario) {
         match self {
             Self::Nothing | Self::Trims => {}
             Self::Commits => {

@@ -3,7 +3,7 @@
 use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
 
-use crate::cluster::scenario::{self, Scenario};
+use crate::cluster::scenario::{self, ClusterScenario};
 use crate::rng::Rng;
 
 use super::MAX_BLOCKS;
@@ -43,7 +43,7 @@ enum Records {
 }
 
 /// Draws the scenario of such a seed.
-pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
+pub(in crate::cluster) fn draw(rng: &mut Rng) -> ClusterScenario {
     let (family, nodes, witnesses) = rng.pick(&ARRAYS);
     let data = family.code(nodes, 0).map_or(1, |code| code.data().len() as u64);
     let mut params = scenario::params(rng, family, nodes);
@@ -57,7 +57,7 @@ pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
     let records = rng.pick(&[parts, parts, parts, parts, Records::None, Records::All]);
     let journal = rng.pick(&[1, 4]) * scenario::journal_bytes(rng, &params);
     let bitmap = rng.pick(&[None, Some(4096), Some(16384), Some(65536), Some(1 << 20)]);
-    Scenario {
+    ClusterScenario {
         witnesses,
         profile: scenario::profile(rng, None),
         journal_bytes: if matches!(records, Records::None) { 0 } else { journal },
@@ -65,6 +65,6 @@ pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
         bitmap_chunk_bytes: bitmap,
         mix: rng.percent(20),
         whole_rings: rng.pick(&[None, Some(1)]),
-        ..Scenario::calm(params)
+        ..ClusterScenario::calm(params)
     }
 }

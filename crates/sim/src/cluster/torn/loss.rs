@@ -5,7 +5,7 @@ use braid_array::Role;
 use super::Torn;
 use crate::cluster::content;
 use crate::cluster::kill_point::KillPoint;
-use crate::cluster::scenario::Scenario;
+use crate::cluster::scenario::ClusterScenario;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -97,7 +97,7 @@ impl Torn<'_> {
         while !self.search.is_on() {
             self.await_step()?;
         }
-        let Scenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
+        let ClusterScenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
         let recorded = journal_bytes > 0 && !parts_only;
         // The client need not know that all it has answered is durable.
         if !recorded {
@@ -164,7 +164,7 @@ impl Torn<'_> {
 
     /// Sums may not fit where marks say so.
     fn sums_are_torn(&mut self, held: Vec<Role>) {
-        let Scenario { journal_bytes, parts_only, params, .. } = self.cluster.scenario;
+        let ClusterScenario { journal_bytes, parts_only, params, .. } = self.cluster.scenario;
         let recorded = journal_bytes > 0 && !parts_only;
         if recorded && !self.cluster.newest_says(&[], feature::NODE_UNRECORDED) {
             return self.unknown.power_lost(|_| false, held);

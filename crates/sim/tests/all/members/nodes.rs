@@ -15,8 +15,8 @@ use braid_cluster::view::{View, Vote};
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout, VOLUME};
 use braid_sim::cluster::process::Process;
-use braid_sim::cluster::scenario::Scenario;
-use braid_sim::cluster::world::World;
+use braid_sim::cluster::scenario::ClusterScenario;
+use braid_sim::cluster::world::ClusterWorld;
 use braid_sim::disk::Disk;
 use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
@@ -44,7 +44,7 @@ pub(crate) fn codes() -> Vec<Code> {
 pub(crate) struct Nodes {
     layout: Layout,
     params: Params,
-    world: World,
+    world: ClusterWorld,
     rng: Rng,
     nodes: Vec<usize>,
     client: usize,
@@ -143,10 +143,10 @@ impl Lane for Nodes {
         let params = params(code);
         let mut rng = Rng::new(1);
         let layout = Layout::new(params);
-        let scenario = Scenario {
+        let scenario = ClusterScenario {
             dirty: setup.dirty,
             bitmap_chunk_bytes: setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
-            ..Scenario::calm(params)
+            ..ClusterScenario::calm(params)
         };
         let mut disks = content::create(&layout, ARRAY, &scenario, &mut rng);
         for number in (code.members..).take(setup.spares.into()) {
@@ -157,7 +157,7 @@ impl Lane for Nodes {
             disk.put(spare.super_offset, &spare.encode());
             disks.push(disk);
         }
-        let world = World::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
+        let world = ClusterWorld::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {

@@ -72,7 +72,7 @@ type Events = Arc<Mutex<Vec<(PeerId, Event)>>>;
 /// [`run`](Self::run) all pending ones. Messages to the client are in `heard`, puts in `placed`,
 /// and ended connections in `lost`.
 pub(crate) struct World {
-    world: braid_sim::cluster::world::World,
+    world: braid_sim::cluster::world::ClusterWorld,
     sites: Vec<Site>,
     dialed: Vec<Dialed>,
     events: Events,
@@ -103,7 +103,7 @@ impl World {
         limit: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed);
-        let world = braid_sim::cluster::world::World::new(
+        let world = braid_sim::cluster::world::ClusterWorld::new(
             rng.fork(),
             FaultProfile::CALM,
             Trace::new(false),
