@@ -203,15 +203,17 @@ fn nested(
     tried.iter_mut().for_each(|one| search.improve(one));
     tried.sort_by_key(|one| (std::cmp::Reverse(one.met()), one.of()));
     // With two parities rows say which are not meant.
-    let mut rest = tried.into_iter().filter(|one| {
-        let mut said = one.legs.iter().map(|leg| sums(members, leg, gathered, known));
-        !said.any(|said| said.refute())
+    let mut rest = tried.into_iter().filter_map(|one| {
+        let said = one.legs.iter().map(|leg| {
+            let said = sums(members, leg, gathered, known);
+            (!said.refute()).then_some(said)
+        });
+        let said: Vec<_> = said.collect::<Option<_>>()?;
+        Some((one, said))
     });
-    let best = rest.next().filter(|one| one.met() * 2 > one.of())?;
-    let next = rest.find(|other| !is_same(&best, other));
-    drop(rest);
+    let (best, said) = rest.next().filter(|(one, _)| one.met() * 2 > one.of())?;
+    let next = rest.map(|(other, _)| other).find(|other| !is_same(&best, other));
     let lead = best.percent() - next.as_ref().map_or(0.0, TriedLegs::percent);
-    let said: Vec<_> = best.legs.iter().map(|leg| sums(members, leg, gathered, known)).collect();
     let is_likely = best.of() >= LEAST_BLOCKS
         && best.percent() >= LIKELY_PERCENT
         && lead >= LEAST_LEAD
