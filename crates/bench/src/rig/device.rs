@@ -40,7 +40,7 @@ impl LoopDevice {
         all.push(&file);
         let output = losetup.output(&all)?;
         let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let backing = leftovers::backing_file(&device).unwrap_or_default();
+        let backing = leftovers::backing_file(&device);
         let guard = Guard::new(Leftover::Loop(device.clone(), backing));
         Ok(Self { device, _guard: guard })
     }

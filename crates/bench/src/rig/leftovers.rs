@@ -24,8 +24,9 @@ use crate::failure::Failure;
 pub enum Leftover {
     /// A mount.
     Mount(PathBuf),
-    /// A loop device, and the file that it is of: its number may be another's by now.
-    Loop(PathBuf, PathBuf),
+    /// A loop device, and the file that it is of, if the kernel says so: its number may be
+    /// another's by now.
+    Loop(PathBuf, Option<PathBuf>),
     /// An array of the kernel's, and the members that it is of.
     Md(PathBuf, Vec<PathBuf>),
     /// The namespaces of the lab with this name, and what runs in them.
@@ -44,7 +45,7 @@ impl Leftover {
         match self {
             Self::Mount(path) => unmount(path),
             Self::Loop(device, file) => {
-                backing_file(device).as_ref() != Some(file) || run("losetup", &["--detach"], device)
+                backing_file(device) != *file || run("losetup", &["--detach"], device)
             }
             Self::Md(device, members) => {
                 !is_of(device, members) || run("mdadm", &["--stop", "--quiet"], device)

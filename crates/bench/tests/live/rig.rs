@@ -70,7 +70,8 @@ fn a_loop_device_of_another_file_is_left_alone() {
     let device = LoopDevice::with(&path, LoopDevice::DIRECT).expect("a loop device");
     let name = device.device.clone();
     let of = || backing_file(&name);
-    drop(Guard::new(Leftover::Loop(name.clone(), path.with_file_name("another"))));
+    let another = Some(path.with_file_name("another"));
+    drop(Guard::new(Leftover::Loop(name.clone(), another)));
     assert_eq!(of(), Some(path.clone()));
     drop(device);
     assert_ne!(of(), Some(path));
