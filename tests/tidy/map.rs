@@ -105,7 +105,8 @@ fn sentences_end_before_the_next_one() {
 }
 
 /// ARCHITECTURE.md is a page, and the files and folders that it names are there: below the root,
-/// below `crates`, or in the folder of the one before.
+/// below `crates`, or in the folder of the one before. Other names in code marks are in a file that
+/// the same paragraph, or point of a list, names.
 #[test]
 fn the_page_of_architecture_names_what_is_there() {
     let page = root().join("ARCHITECTURE.md");
@@ -113,6 +114,7 @@ fn the_page_of_architecture_names_what_is_there() {
     let mut findings = Vec::new();
     let mut folder = root();
     let mut count = 0;
+    let mut paragraph = Paragraph::default();
     for (number, line) in numbered(&text) {
         if number > PAGE_LINES {
             findings.push(at(&page, number, &format!("longer than {PAGE_LINES} lines")));
@@ -120,8 +122,14 @@ fn the_page_of_architecture_names_what_is_there() {
         if line.chars().count() > MAX_COLUMNS {
             findings.push(at(&page, number, &format!("longer than {MAX_COLUMNS} columns")));
         }
-        let names = line.split('`').skip(1).step_by(2);
-        for name in names.filter(|name| name.ends_with(".rs") || name.ends_with('/')) {
+        if line.is_empty() || line.starts_with("- ") {
+            findings.extend(std::mem::take(&mut paragraph).unknown(&page));
+        }
+        for name in line.split('`').skip(1).step_by(2) {
+            if !name.ends_with(".rs") && !name.ends_with('/') {
+                paragraph.words.push((number, name));
+                continue;
+            }
             count += 1;
             let places = [root().join("crates").join(name), root().join(name), folder.join(name)];
             let Some(found) = places.iter().find(|place| place.exists()) else {
@@ -130,32 +138,32 @@ fn the_page_of_architecture_names_what_is_there() {
             };
             let lies_in = found.parent().expect("a folder");
             folder = if found.is_dir() { found.clone() } else { lies_in.to_owned() };
+            let files = if found.is_dir() { children(found) } else { vec![found.clone()] };
+            let sources = files.iter().filter(|path| is(path, "rs"));
+            paragraph.sources.extend(sources.map(|path| read(path)));
         }
     }
+    findings.extend(paragraph.unknown(&page));
     assert!(count > 50, "{count} names");
-    findings.extend(unknown_words(&page, &text));
     report(&findings);
 }
 
-/// Names in code marks that no file knows which the same paragraph, or point of a list, names.
-fn unknown_words(page: &Path, text: &str) -> Vec<String> {
-    let mut findings = Vec::new();
-    let mut folder = root();
-    for paragraph in text.replace("\n- ", "\n\n- ").split("\n\n") {
-        let marked: Vec<&str> = paragraph.split('`').skip(1).step_by(2).collect();
-        let mut sources = String::new();
-        for name in &marked {
-            let places = [root().join("crates").join(name), folder.join(name)];
-            let Some(found) = places.iter().find(|place| place.exists()) else { continue };
-            let file = found.is_file();
-            folder = if file { found.parent().expect("a folder") } else { found }.to_owned();
-            let files = if file { vec![found.clone()] } else { children(found) };
-            sources.extend(files.iter().filter(|path| is(path, "rs")).map(|path| read(path)));
-        }
-        let is_word = |name: &&&str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        let unknown = |name: &&&str| !sources.is_empty() && !sources.contains(**name);
-        let unknown = marked.iter().filter(is_word).filter(unknown);
-        findings.extend(unknown.map(|name| at(page, 1, &format!("{name} is in no file beside"))));
+/// Words in code marks, by line, and the sources of the files that are named beside them.
+#[derive(Default)]
+struct Paragraph<'a> {
+    words: Vec<(usize, &'a str)>,
+    sources: String,
+}
+
+impl Paragraph<'_> {
+    /// Findings: words that none of the files has.
+    fn unknown(self, page: &Path) -> Vec<String> {
+        let Self { words, sources } = self;
+        let is_word = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let is_unknown = |(_, name): &(usize, &str)| {
+            is_word(name) && !sources.is_empty() && !sources.contains(name)
+        };
+        let unknown = words.into_iter().filter(is_unknown);
+        unknown.map(|(line, name)| at(page, line, &format!("no file beside has {name}"))).collect()
     }
-    findings
 }

@@ -36,18 +36,6 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
 /// Methods and fields that a type has at most.
 const MAX_METHODS: usize = 60;
 const MAX_FIELDS: usize = 25;
-/// The crates and folders whose types are so small, and whose methods call from file to file in one
-/// direction.
-const SMALL_TYPES: &[&str] = &[
-    "crates/array/src",
-    "crates/bench/src",
-    "crates/cli/src",
-    "crates/cluster/src",
-    "crates/host/src",
-    "crates/parity/src",
-    "crates/rescue/src",
-    "crates/sim/src",
-];
 /// What lies on members has the fields that md's formats have, and JSON those of its contract.
 const FORMATS: &[&str] = &["crates/array/src/format", "crates/cli/src/output/json.rs"];
 
@@ -162,9 +150,7 @@ fn files_use_each_other_one_way() {
 
 /// Folders of the crates' sources, each with all below it but tests.
 fn source_folders() -> Vec<PathBuf> {
-    let crates = children(&root().join("crates"));
-    let mut found: Vec<PathBuf> = crates.iter().map(|path| path.join("src")).collect();
-    assert!(found.iter().all(|src| src.is_dir()), "a crate without sources: {found:?}");
+    let mut found = crates();
     let mut seen = 0;
     while let Some(folder) = found.get(seen) {
         let below = children(folder);
@@ -174,19 +160,36 @@ fn source_folders() -> Vec<PathBuf> {
     found
 }
 
+/// Folders of sources, one of each crate.
+fn crates() -> Vec<PathBuf> {
+    let crates = children(&root().join("crates"));
+    let found: Vec<PathBuf> = crates.iter().map(|path| path.join("src")).collect();
+    assert!(found.iter().all(|src| src.is_dir()), "a crate without sources: {found:?}");
+    found
+}
+
+/// Sources of a crate, without tests.
+fn without_tests(src: &Path) -> Vec<(PathBuf, String)> {
+    let within = |path: &PathBuf| {
+        let Ok(below) = path.strip_prefix(src) else { return false };
+        let tests = below.components().any(|part| part.as_os_str() == "tests");
+        !tests && stem(path) != "tests"
+    };
+    let all = sources(&["rs"]).into_iter().filter(within);
+    let found: Vec<_> = all.map(|path| (path.clone(), untested(&read(&path)))).collect();
+    assert!(!found.is_empty(), "{} holds no files", src.display());
+    found
+}
+
 /// Two types of a crate have two names, so that a search for one finds it. Tests are left out.
 #[test]
 fn types_of_a_crate_have_names_of_their_own() {
     let mut findings = Vec::new();
     let mut count = 0;
-    for folder in children(&root().join("crates")) {
+    for src in crates() {
         let mut first: BTreeMap<String, PathBuf> = BTreeMap::new();
-        let is_test = |path: &Path| path.iter().any(|part| part == "tests" || part == "tests.rs");
-        for path in sources(&["rs"]) {
-            if !path.starts_with(folder.join("src")) || is_test(&path) {
-                continue;
-            }
-            for (number, line) in numbered(&untested(&read(&path))) {
+        for (path, text) in without_tests(&src) {
+            for (number, line) in numbered(&text) {
                 let Some(name) = types::named(line) else { continue };
                 count += 1;
                 if let Some(other) = first.insert(name.to_owned(), path.clone()) {
@@ -205,15 +208,8 @@ fn types_of_a_crate_have_names_of_their_own() {
 #[test]
 fn types_are_one_machine_each() {
     let mut findings = Vec::new();
-    for name in SMALL_TYPES {
-        let source = |path: PathBuf| (path.clone(), untested(&read(&path)));
-        let within = |path: &PathBuf| {
-            let Ok(below) = path.strip_prefix(root().join(name)) else { return false };
-            let tests = below.components().any(|part| part.as_os_str() == "tests");
-            !tests && stem(path) != "tests"
-        };
-        let sources: Vec<_> = sources(&["rs"]).into_iter().filter(within).map(source).collect();
-        assert!(!sources.is_empty(), "{name} holds no files");
+    for src in crates() {
+        let sources = without_tests(&src);
         for ((path, name), found) in types::types(&sources) {
             let format = FORMATS.iter().any(|format| path.starts_with(root().join(format)));
             if found.methods.len() > MAX_METHODS || found.fields > MAX_FIELDS && !format {
