@@ -13,6 +13,7 @@ pub(super) fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
+/// Names of the members that are in.
 pub(super) fn attached(assembly: &Assembly) -> impl Iterator<Item = &str> {
     let verdicts = assembly.verdicts.iter();
     verdicts.filter(|(_, verdict)| verdict.attached()).map(|(device, _)| device.as_str())

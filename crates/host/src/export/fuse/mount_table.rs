@@ -51,8 +51,8 @@ impl MountTable {
     pub(super) fn new() -> io::Result<(Self, Receiver<MountCommand>, Arc<OwnedFd>)> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
-        let (sender, says) = mpsc::channel();
-        Ok((Self { mailbox: Mailbox::new(sender, Arc::clone(&wake)) }, says, wake))
+        let (sender, commands) = mpsc::channel();
+        Ok((Self { mailbox: Mailbox::new(sender, Arc::clone(&wake)) }, commands, wake))
     }
 
     /// Queues a mount to be served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no

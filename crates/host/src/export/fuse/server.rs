@@ -37,7 +37,7 @@ const MAX_SPARES: usize = 64;
 pub(crate) struct FuseServer {
     id: ExportId,
     block_bytes: u32,
-    says: Receiver<MountCommand>,
+    commands: Receiver<MountCommand>,
     wake: Arc<OwnedFd>,
     /// Mounts by number.
     mounts: Vec<Option<MountConnection>>,
@@ -61,11 +61,11 @@ impl FuseServer {
     /// # Errors
     /// When the system is out of descriptors.
     pub(crate) fn new(block_bytes: u32) -> io::Result<(Self, MountTable)> {
-        let (mount_table, says, wake) = MountTable::new()?;
+        let (mount_table, commands, wake) = MountTable::new()?;
         let server = Self {
             id: ExportId(0),
             block_bytes,
-            says,
+            commands,
             wake,
             mounts: (0..MAX_MOUNTS).map(|_| None).collect(),
             leaving: Vec::new(),
@@ -78,7 +78,7 @@ impl FuseServer {
         Ok((server, mount_table))
     }
 
-    fn await_said(&self, core: &mut Core) {
+    fn await_command(&self, core: &mut Core) {
         let token = Token::Export(self.id, ExportToken { kind: SAID, index: 0 });
         core.driver.start(token, Op::Readable { file: Arc::clone(&self.wake) });
     }
@@ -86,9 +86,9 @@ impl FuseServer {
     /// Mounts come, or are to go.
     fn hear(&mut self, core: &mut Core) {
         let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
-        self.await_said(core);
-        while let Ok(say) = self.says.try_recv() {
-            match say {
+        self.await_command(core);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
                 MountCommand::Add { number, mounted } => {
                     let mut mount = MountConnection::new((self.id, number), mounted, self.heads);
                     mount.start(core);

@@ -54,11 +54,11 @@ struct Current {
     job: usize,
     offset: u64,
     left: u32,
-    transfer: DataTransfer,
+    transfer: NbdTransfer,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum DataTransfer {
+enum NbdTransfer {
     /// A read. With `in_turn`, one piece after the other: simple replies cannot be given in pieces
     /// that come in any order.
     Read { in_turn: bool },
@@ -209,7 +209,7 @@ impl ClientConnection {
     fn unfilled(&self) -> Buf {
         match self.current {
             Some(Current {
-                transfer: DataTransfer::Write { filling: Some((buf, filled)), .. },
+                transfer: NbdTransfer::Write { filling: Some((buf, filled)), .. },
                 ..
             }) => buf.slice(filled, buf.len - filled),
             _ => self.input.slice(0, 0),
@@ -255,7 +255,7 @@ impl ClientConnection {
     fn took(&mut self, moved: u32) {
         let direct = moved.min(self.unfilled().len);
         self.end += moved - direct;
-        if let Some(Current { transfer: DataTransfer::Write { filling, .. }, .. }) =
+        if let Some(Current { transfer: NbdTransfer::Write { filling, .. }, .. }) =
             &mut self.current
             && let Some((_, filled)) = filling
         {
@@ -323,7 +323,7 @@ impl ClientConnection {
         debug_assert!(!self.receiving);
         self.closing = true;
         let Some(Current { job, transfer, .. }) = self.current.take() else { return };
-        if let DataTransfer::Write { filling: Some((buf, _)), .. } = transfer {
+        if let NbdTransfer::Write { filling: Some((buf, _)), .. } = transfer {
             self.release(core, buf);
         }
         self.jobs[job].issued = true;
@@ -437,7 +437,7 @@ impl ClientConnection {
     pub(super) const fn waits_since(&self) -> Option<Instant> {
         let filling = matches!(
             self.current,
-            Some(Current { transfer: DataTransfer::Write { filling: Some(_), .. }, .. })
+            Some(Current { transfer: NbdTransfer::Write { filling: Some(_), .. }, .. })
         );
         if self.sending || filling { Some(self.progress_at) } else { None }
     }

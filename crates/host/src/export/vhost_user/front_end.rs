@@ -43,7 +43,7 @@ struct Vring {
 #[derive(Debug)]
 pub(super) struct FrontEnd {
     device: Arc<ExportedDevice>,
-    says: EndpointMailbox,
+    mailbox: EndpointMailbox,
     features: u64,
     table: RegionTable,
     notes: Option<Notes>,
@@ -51,9 +51,9 @@ pub(super) struct FrontEnd {
 }
 
 impl FrontEnd {
-    pub(super) fn new(device: Arc<ExportedDevice>, says: EndpointMailbox) -> Self {
+    pub(super) fn new(device: Arc<ExportedDevice>, mailbox: EndpointMailbox) -> Self {
         let vrings = (0..device.rings).map(|_| Vring::default()).collect();
-        Self { device, says, features: 0, table: RegionTable::default(), notes: None, vrings }
+        Self { device, mailbox, features: 0, table: RegionTable::default(), notes: None, vrings }
     }
 
     fn vring(&mut self, index: u32) -> Result<&mut Vring> {
@@ -61,8 +61,8 @@ impl FrontEnd {
         self.vrings.get_mut(index).ok_or(Error::InvalidParam)
     }
 
-    fn message(&self, message: EndpointMessage) -> Result<()> {
-        self.says.send(message).map_err(ended)
+    fn send(&self, message: EndpointMessage) -> Result<()> {
+        self.mailbox.send(message).map_err(ended)
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -98,14 +98,14 @@ impl FrontEnd {
             flushes: self.has(feature::FLUSH),
         });
         self.vrings[index].started = true;
-        self.message(EndpointMessage::Start { ring: index, opened })
+        self.send(EndpointMessage::Start { ring: index, opened })
     }
 
     /// Waits until a ring is not served any more.
     fn stop(&mut self, index: usize) -> Result<()> {
         if self.vrings[index].started {
             let base = self
-                .says
+                .mailbox
                 .ask(Duration::MAX, |done| EndpointMessage::Stop { ring: index, done })
                 .map_err(ended)?;
             self.vrings[index].base = base;
@@ -117,7 +117,7 @@ impl FrontEnd {
     fn set_table(&mut self, table: RegionTable) -> Result<()> {
         let guest = Arc::clone(table.guest());
         self.table = table;
-        self.message(EndpointMessage::Memory(guest))
+        self.send(EndpointMessage::Memory(guest))
     }
 }
 
@@ -239,7 +239,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
         vring.call = call;
         if vring.started {
             let call = vring.call.as_ref().map(File::try_clone).transpose().map_err(system)?;
-            self.message(EndpointMessage::Call { ring, call })?;
+            self.send(EndpointMessage::Call { ring, call })?;
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
         let vring = self.vring(index)?;
         vring.enabled = enable;
         if vring.started {
-            self.message(EndpointMessage::Enable { ring: index as usize, on: enable })?;
+            self.send(EndpointMessage::Enable { ring: index as usize, on: enable })?;
         }
         Ok(())
     }

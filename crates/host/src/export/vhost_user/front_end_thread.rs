@@ -42,9 +42,9 @@ impl FrontEndThread {
     pub(super) fn run(
         self: Arc<Self>,
         device: Arc<ExportedDevice>,
-        says: EndpointMailbox,
+        mailbox: EndpointMailbox,
     ) -> io::Result<()> {
-        let run = move || while self.serve_next(&device, &says).is_ok() {};
+        let run = move || while self.serve_next(&device, &mailbox).is_ok() {};
         thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
     }
 
@@ -73,18 +73,18 @@ impl FrontEndThread {
     fn serve_next(
         &self,
         device: &Arc<ExportedDevice>,
-        says: &EndpointMailbox,
+        mailbox: &EndpointMailbox,
     ) -> Result<(), ReceiverGone> {
         let stream = self.accept()?;
         let user = Process::at_other_end(&stream).map_or(User::Unseen, User::Process);
         tracing::info!(array = device.name, "vhost-user: {user} has connected");
-        says.send(EndpointMessage::Here(user.clone()))?;
-        let reason = self.serve(device, says, stream);
+        mailbox.send(EndpointMessage::Here(user.clone()))?;
+        let reason = self.serve(device, mailbox, stream);
         if let Ok(stream) = &mut *self.connected() {
             *stream = None;
         }
         // The next one may have the same memory: nothing of this one may be under way then.
-        says.ask(Duration::MAX, |done| EndpointMessage::Gone { done })?;
+        mailbox.ask(Duration::MAX, |done| EndpointMessage::Gone { done })?;
         match reason {
             Error::Disconnected => {
                 tracing::info!(array = device.name, "vhost-user: {user} has gone");
@@ -118,11 +118,11 @@ impl FrontEndThread {
     fn serve(
         &self,
         device: &Arc<ExportedDevice>,
-        says: &EndpointMailbox,
+        mailbox: &EndpointMailbox,
         stream: UnixStream,
     ) -> Error {
         let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
-        let front_end = FrontEnd::new(Arc::clone(device), says.clone());
+        let front_end = FrontEnd::new(Arc::clone(device), mailbox.clone());
         let mut front_end = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(front_end)));
         loop {
             match self.wait(&watched) {

@@ -47,7 +47,7 @@ pub(super) struct FinishedRequest {
 
 /// Data on their way.
 #[derive(Debug)]
-struct DataMove {
+struct VhostTransfer {
     op: Op,
     areas: Vec<Area>,
     range: Range<u64>,
@@ -58,7 +58,7 @@ struct DataMove {
 #[derive(Debug)]
 struct VhostJob {
     origin: RequestOrigin,
-    transfer: Option<DataMove>,
+    transfer: Option<VhostTransfer>,
     in_flight: u32,
     error: Option<RequestError>,
 }
@@ -84,7 +84,7 @@ impl VhostJob {
 
     /// All its requests have been made, or no more are worth it.
     fn is_issued(&self) -> bool {
-        let whole = |transfer: &DataMove| transfer.next == transfer.range.end;
+        let whole = |transfer: &VhostTransfer| transfer.next == transfer.range.end;
         self.error.is_some() || self.transfer.as_ref().is_none_or(whole)
     }
 }
@@ -160,7 +160,7 @@ impl VhostJobs {
         areas: Vec<Area>,
     ) {
         let next = range.start;
-        self.jobs[index].transfer = Some(DataMove { op, areas, range, next });
+        self.jobs[index].transfer = Some(VhostTransfer { op, areas, range, next });
         if !self.short.is_empty() || !self.advance(core, index) {
             self.short.push_back(index);
         }

@@ -28,7 +28,7 @@ const KICK: u8 = 1;
 #[derive(Debug)]
 struct ServedSocket {
     front_ends: Arc<FrontEndThread>,
-    says: Receiver<EndpointMessage>,
+    messages: Receiver<EndpointMessage>,
     wake: Arc<OwnedFd>,
     /// Index of the watched kick, by ring.
     watched: Vec<Option<usize>>,
@@ -76,24 +76,29 @@ impl VhostServer {
     pub(crate) fn listen(&mut self, listener: UnixListener) -> io::Result<()> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
-        let (sender, says) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         listener.set_nonblocking(false)?;
         let front_ends = Arc::new(FrontEndThread::new(listener));
         let to_us = EndpointMailbox::new(sender, Arc::clone(&wake));
         Arc::clone(&front_ends).run(Arc::clone(&self.device), to_us)?;
-        self.sockets.push(ServedSocket { front_ends, says, wake, watched: vec![None; MAX_RINGS] });
+        self.sockets.push(ServedSocket {
+            front_ends,
+            messages,
+            wake,
+            watched: vec![None; MAX_RINGS],
+        });
         Ok(())
     }
 
-    fn await_said(&self, core: &mut Core, index: usize) {
+    fn await_message(&self, core: &mut Core, index: usize) {
         let token = Token::Export(self.id, ExportToken { kind: MESSAGE, index });
         core.driver.start(token, Op::Readable { file: Arc::clone(&self.sockets[index].wake) });
     }
 
     fn hear(&mut self, core: &mut Core, index: usize) {
         let _ = rustix::io::read(self.sockets[index].wake.as_fd(), &mut [0; 8]);
-        self.await_said(core, index);
-        while let Ok(message) = self.sockets[index].says.try_recv() {
+        self.await_message(core, index);
+        while let Ok(message) = self.sockets[index].messages.try_recv() {
             let mut watches = Vec::new();
             self.endpoints[index].hear(core, message, &mut watches);
             for watch in watches {
@@ -136,7 +141,7 @@ impl Export for VhostServer {
         self.id = id;
         for index in 0..self.sockets.len() {
             self.endpoints.push(VhostEndpoint::new(id, index, Arc::clone(&self.device)));
-            self.await_said(core, index);
+            self.await_message(core, index);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
-use super::{ClientConnection, Current, DataTransfer, MESSAGE_BYTES, SEND, ServedCommand};
+use super::{ClientConnection, Current, MESSAGE_BYTES, NbdTransfer, SEND, ServedCommand};
 use crate::driver::{Op as DriverOp, OutgoingBytes};
 use crate::engine::core::Core;
 use crate::nbd_proto::{NbdError, put_data_chunk, put_simple_reply};
@@ -55,8 +55,7 @@ impl ClientConnection {
 
     /// A read in turn that failed is not continued.
     fn give_up_rest(&mut self, job: usize) {
-        if let Some(Current { job: current, transfer: DataTransfer::Read { .. }, .. }) =
-            self.current
+        if let Some(Current { job: current, transfer: NbdTransfer::Read { .. }, .. }) = self.current
             && current == job
         {
             self.current = None;

@@ -3,7 +3,7 @@
 use braid_array::{Buf, Op, Request};
 
 use super::super::session::{CommandKind, NbdCommand, SessionStep};
-use super::{ClientConnection, Current, DataTransfer, ServedCommand, Stop};
+use super::{ClientConnection, Current, NbdTransfer, ServedCommand, Stop};
 use crate::engine::core::Core;
 
 /// Commands under way at most.
@@ -76,12 +76,12 @@ impl ClientConnection {
         let (op, offset, len) = match kind {
             CommandKind::Read { offset, len } => {
                 let in_turn = !self.session.structured() && len > Request::MAX_BYTES;
-                let transfer = DataTransfer::Read { in_turn };
+                let transfer = NbdTransfer::Read { in_turn };
                 self.current = Some(Current { job, offset, left: len, transfer });
                 return;
             }
             CommandKind::Write { offset, len, fua } => {
-                let transfer = DataTransfer::Write { fua, filling: None };
+                let transfer = NbdTransfer::Write { fua, filling: None };
                 self.current = Some(Current { job, offset, left: len, transfer });
                 return;
             }
@@ -101,23 +101,23 @@ impl ClientConnection {
         let len = Request::first_bytes(offset, left.into());
         let (op, buf) = match transfer {
             // It begins when all else is answered.
-            DataTransfer::Read { in_turn: true }
+            NbdTransfer::Read { in_turn: true }
                 if self.jobs[job].pieces > 0 || self.jobs.len() > 1 =>
             {
                 return Err(Stop::Own);
             }
-            DataTransfer::Read { in_turn } => {
+            NbdTransfer::Read { in_turn } => {
                 self.exclusive = in_turn;
                 (Op::Read, self.allocate(core, len)?)
             }
-            DataTransfer::Write { fua, filling } => {
+            NbdTransfer::Write { fua, filling } => {
                 let (buf, filled) = match filling {
                     Some(filling) => filling,
                     None => (self.allocate(core, len)?, 0),
                 };
                 let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
                 if filled < len {
-                    let transfer = DataTransfer::Write { fua, filling: Some((buf, filled)) };
+                    let transfer = NbdTransfer::Write { fua, filling: Some((buf, filled)) };
                     self.current = Some(Current { transfer, ..current });
                     return Err(Stop::Input);
                 }
@@ -125,8 +125,8 @@ impl ClientConnection {
             }
         };
         let transfer = match transfer {
-            DataTransfer::Write { fua, .. } => DataTransfer::Write { fua, filling: None },
-            read @ DataTransfer::Read { .. } => read,
+            NbdTransfer::Write { fua, .. } => NbdTransfer::Write { fua, filling: None },
+            read @ NbdTransfer::Read { .. } => read,
         };
         self.jobs[job].issued = left == len;
         self.current = (left > len).then_some(Current {
