@@ -126,25 +126,11 @@ impl Client {
                 ownership.request_grant(&mut cx, role);
             }
             SessionEvent::Holds { key, step } => keeper_side.holds(parts, key, step),
-            SessionEvent::Judge {
-                key,
-                answer: answer @ Answer::Pipeline { ring, journal_bytes, parts_only },
-            } => {
-                parts.engine.journals.told(key, journal_bytes, parts_only);
-                parts.session_mut(key).ring = ring;
-                if parts.alive(key) {
-                    parts.sessions.hold(key, NegotiationStep::Prepared);
-                    parts.start_goes_on();
-                } else {
-                    keeper_side.judge(parts, key, answer);
-                }
-            }
-            SessionEvent::Judge { key, answer } => keeper_side.judge(parts, key, answer),
+            SessionEvent::Judge { key, answer } => keeper_side.judge(parts, key, &answer),
             SessionEvent::Ready => parts.start_goes_on(),
             SessionEvent::Wired { key, ok } => keeper_side.wired(parts, key, ok),
             SessionEvent::Over => keeper_side.over(),
             SessionEvent::Failed { key, why } => keeper_side.failed(parts, key, why),
-            SessionEvent::Unusable { key, why } => parts.give_up(key, why),
             SessionEvent::Lost { role, why } => parts.lose(role, why),
             SessionEvent::Silent { key, why } => self.lose_now(key, why, LossKind::Returns),
             SessionEvent::Answered { key, kind, answer } => self.answered(key, kind, answer),

@@ -2,21 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::assemble::{bad_blocks_place, read_bad_blocks};
-use braid_array::format::{BadBlocks, DevRole, Superblock, SuperblockError, Version};
-use braid_array::keeper::MADE_FAULTY;
+use braid_array::format::{BadBlocks, DevRole, Superblock};
 use braid_array::status::AbsentStatus;
-use braid_array::{Instant, Refusal, Role, SECTOR_BYTES};
+use braid_array::{Instant, Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::{Origin, new_member};
 use super::visits::Visits;
-use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::parts::Parts;
 use crate::client::retry::pause_millis;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
-use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
+use crate::client::sessions::negotiation::Purpose;
 use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
 
@@ -87,7 +83,7 @@ impl Absents {
 }
 
 /// Returns whether a role is vacant and waits for no known member.
-fn is_open(parts: &Parts, role: Role) -> bool {
+pub(super) fn is_open(parts: &Parts, role: Role) -> bool {
     let nobody = parts.session(role).state == SessionState::Missing;
     nobody && parts.keeper.view().is_vacant(role)
 }
@@ -123,60 +119,21 @@ impl KeeperSide {
         sessions.visit(&mut net, SessionKey::AbsentVisit, Purpose::Absent, place);
     }
 
-    /// Takes the bytes that were read from a visited volume: the superblock, and then the bad-block
-    /// log, if the superblock has one.
-    pub(super) fn absent_read(&mut self, parts: &mut Parts, bytes: &[u8]) {
-        let visit = parts.session_mut(SessionKey::AbsentVisit);
-        let sectors = visit.volume_bytes / SECTOR_BYTES;
-        if let Some(found) = visit.returned.take() {
-            let list = read_bad_blocks(&found, sectors, &mut |_, _| Ok(bytes.to_owned()));
-            return self.absent_found(parts, Ok(*found), list.ok());
-        }
-        let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
-        if let Ok(found) = &decoded
-            && let Ok(Some(_)) = bad_blocks_place(found, sectors)
-        {
-            visit.returned = Some(Box::new(found.clone()));
-            return parts.go_on(SessionKey::AbsentVisit, NegotiationStep::Listing);
-        }
-        self.absent_found(parts, decoded, None);
-    }
-
-    /// Judges the superblock of a visited absent member: whether it is a member, and its role is
-    /// open.
-    fn absent_found(
+    /// Ends the visit of an absent member that is in its place, and begins to add it.
+    pub(super) fn absent_found(
         &mut self,
         parts: &mut Parts,
-        decoded: Result<Superblock, SuperblockError>,
+        found: Box<Superblock>,
         bad_blocks: Option<BadBlocks>,
     ) {
-        let (sessions, mut net) = parts.sessions();
-        let visit = SessionKey::AbsentVisit;
-        let volume_bytes = sessions.list.get(visit).volume_bytes;
+        let place = self.absents.visits.visited();
+        let volume_bytes = parts.session(SessionKey::AbsentVisit).volume_bytes;
         // A node grants nothing on a connection that has a volume already.
-        sessions.end(&mut net, visit);
-        let Some(place) = self.absents.visits.failed(net.now()) else { return };
-        let mut refuse = |reason: String, next: &'static str| {
-            self.absents.why.insert(device(&place), Refusal::new(reason, next));
-        };
-        if let Some(Refusal { reason, .. }) = is_of_another(parts.ownership.array(), &decoded) {
-            return refuse(reason, IN_ITS_PLACE);
-        }
-        let Ok(found) = decoded else { return };
-        if parts.keeper.view().was_made_faulty(found.dev_number) {
-            refuse(MADE_FAULTY.to_owned(), "take it back with braid re-add");
-            return self.absents.visits.forget(&place);
-        }
-        let DevRole::Active(role) = found.role() else { return };
-        let exists = parts.sessions.list.roles().any(|one| one == role);
-        if exists && !is_open(parts, role) {
-            refuse(ANOTHERS.to_owned(), IN_ITS_PLACE);
-            return self.departed.add(place.address, parts.keeper.view().now());
-        }
+        self.fail(parts, SessionKey::AbsentVisit, None);
+        let (Some(place), DevRole::Active(role)) = (place, found.role()) else { return };
         let Some(member) = parts.keeper.view().free_id() else { return };
-        if exists && self.may_look_for_absent(parts) {
-            let name = device(&place);
-            let new = new_member(member, name, volume_bytes, Box::new(found), bad_blocks);
+        if self.may_look_for_absent(parts) {
+            let new = new_member(member, device(&place), volume_bytes, found, bad_blocks);
             // If it cannot now, it is looked at again later.
             let _ = self.begin_recovery(parts, Origin::Absent, new, role);
         }

@@ -4,12 +4,10 @@ use braid_array::Instant;
 
 use super::KeeperSide;
 use super::visits::Visits;
-use crate::client::ownership::decision::NodeGrant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
 use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
 use crate::client::sessions::session::Session;
-use crate::ids::{NodeId, VoterNo};
 use crate::member::VolumeAddress;
 
 /// Number of tries, about ten minutes.
@@ -25,7 +23,7 @@ const MAX_TRIES: u32 = 60;
 pub(in crate::client) struct Departed {
     pub(in crate::client) visits: Visits,
     /// Incarnation by which old views may list the visited node.
-    granted: Option<u64>,
+    pub(super) granted: Option<u64>,
 }
 
 fn place(address: String) -> VolumeAddress {
@@ -77,32 +75,6 @@ impl KeeperSide {
         self.departed.granted = None;
         let (sessions, mut net) = parts.sessions();
         sessions.visit(&mut net, SessionKey::DepartedVisit, Purpose::Departed, place);
-    }
-
-    /// Takes the identity of the visited node. A node of a connected member, or of a witness, has
-    /// nothing to drop.
-    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
-        let list = &parts.sessions.list;
-        let nodes = parts.shared.params().nodes;
-        let connected = |voter: VoterNo| {
-            // A witness stays one.
-            voter.role(nodes).is_none_or(|role| list.get(role).is_connected())
-        };
-        let has_part = parts.ownership.voters_on(node).any(connected);
-        let (sessions, mut net) = parts.sessions();
-        if has_part {
-            sessions.end(&mut net, SessionKey::DepartedVisit);
-            self.departed.visits.done();
-        } else {
-            sessions.go_on(&mut net, SessionKey::DepartedVisit, NegotiationStep::Granting);
-        }
-    }
-
-    /// Takes the grant of the visited node, which then waits for its order.
-    pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &NodeGrant) {
-        self.departed.granted = Some(grant.incarnation);
-        parts.sessions.hold(SessionKey::DepartedVisit, NegotiationStep::Granted);
-        self.resolve_departed(parts);
     }
 
     /// Orders the visited node to drop its slice-sets, once no takeover may ask for them.

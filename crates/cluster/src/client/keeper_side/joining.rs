@@ -3,19 +3,14 @@
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
 use braid_array::format::DevRole;
-use braid_array::{Refusal, Role, SECTOR_BYTES};
+use braid_array::{Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::{Origin, moved, new_member};
-use crate::client::ownership::decision::NodeGrant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::{NegotiationStep, Purpose};
-use crate::ids::NodeId;
+use crate::client::sessions::negotiation::NegotiationStep;
 use crate::member::member_name;
-
-/// Advice that leads to a volume with a journal.
-const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
 
 impl KeeperSide {
     /// Returns the role for a node: its former role, else one whose member has been removed, then
@@ -28,41 +23,6 @@ impl KeeperSide {
             let had = own == Some(DevRole::Active(role));
             (!had, session.member.is_some(), session.due.is_some())
         })
-    }
-
-    /// Takes the identity of a recovery target.
-    pub(super) fn target_is(&mut self, parts: &mut Parts, key: SessionKey, node: NodeId) {
-        let nodes = parts.shared.params().nodes;
-        let is_member = |other: Role| key != other.into() && !parts.keeper.view().is_vacant(other);
-        let other = parts
-            .ownership
-            .voters_on(node)
-            .map(|voter| voter.role(nodes))
-            .find(|other| other.is_none_or(is_member));
-        if let Some(other) = other {
-            let why = if other.is_some() {
-                let next = "use a node of its own for each member";
-                Refusal::new("is on the node of another member", next)
-            } else {
-                Refusal::new("is on the node of a witness", "use another node")
-            };
-            return self.fail(parts, key, Some(why));
-        }
-        parts.go_on(key, NegotiationStep::Granting);
-    }
-
-    /// Takes the grant of a joining node.
-    pub(super) fn granted(&mut self, parts: &mut Parts, key: SessionKey, grant: NodeGrant) {
-        match self.recovery.as_mut().filter(|recovery| recovery.key == key) {
-            Some(recovery) => recovery.grant = Some(grant),
-            None => {
-                if let Some(role) = key.role() {
-                    parts.ownership.has_granted(role, Some(grant));
-                }
-            }
-        }
-        parts.sessions.hold(key, NegotiationStep::Granted);
-        self.drop_leftovers(parts);
     }
 
     /// Orders joining nodes to drop their slice-sets, once no takeover may ask for these: the
@@ -83,49 +43,7 @@ impl KeeperSide {
         }
     }
 
-    /// Checks whether the keeper accepts a recovery target, whose volume is open and has this size.
-    pub(super) fn target_opened(&mut self, parts: &mut Parts, key: SessionKey, bytes: u64) {
-        let device_sectors = parts.engine.journals.sectors_before(bytes / SECTOR_BYTES);
-        let Some(recovery) = &mut self.recovery else { return };
-        recovery.new.device_sectors = device_sectors;
-        let id = parts.keeper.view().id_for(&recovery.new.device).ok_or_else(moved);
-        let candidate = id.and_then(|id| {
-            recovery.new.member = id;
-            parts.keeper.view().candidate(&recovery.new, recovery.place)
-        });
-        match (candidate, &mut parts.session_mut(key).member) {
-            (Ok(superblock), Some(member)) => {
-                member.superblock = superblock;
-                parts.go_on(key, NegotiationStep::Preparing);
-            }
-            (candidate, _) => self.fail(parts, key, candidate.err()),
-        }
-    }
-
-    /// Continues with a joining node whose pipeline is ready, if its journal suffices.
-    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, key: SessionKey) {
-        if !parts.engine.journals.are_used() {
-            self.prepared(parts, key);
-        } else if parts.engine.journals.suffices(key) {
-            parts.session_mut(key).replayed = false;
-            let purpose = parts.session(key).negotiation().map(|negotiation| negotiation.purpose);
-            let had = matches!(purpose, Some(Purpose::Return | Purpose::Recover));
-            // Where all sums are known they tell all that it has recorded.
-            let keeper = parts.keeper.view();
-            let needed = keeper.has_bad_blocks() || keeper.has_to_resync();
-            let replays = had && needed && parts.engine.journals.decided.is_some();
-            parts.go_on(
-                key,
-                if replays { NegotiationStep::Replaying } else { NegotiationStep::Emptying },
-            );
-        } else {
-            let reason = "its volume has no journal that is large enough";
-            let (sessions, mut net) = parts.sessions();
-            sessions.refuse(&mut net, key, Refusal::new(reason, NEW_VOLUME));
-        }
-    }
-
-    /// Holds a joining node that is prepared and lacks only the wires.
+    /// Notes that a joining node is prepared and lacks only the wires.
     pub(super) fn prepared(&mut self, parts: &mut Parts, key: SessionKey) {
         let version = parts.engine.sets.version();
         let session = parts.sessions.list.get_mut(key);
@@ -136,7 +54,6 @@ impl KeeperSide {
             // Records that name its role are from before: none may be left.
             session.lost_at = version;
         }
-        parts.sessions.hold(key, NegotiationStep::Prepared);
         self.wire_next(parts);
     }
 

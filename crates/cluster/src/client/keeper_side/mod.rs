@@ -4,6 +4,7 @@ mod absent;
 mod copy;
 mod departed;
 mod joining;
+mod judging;
 mod recovery;
 mod spare;
 mod visits;
@@ -15,7 +16,6 @@ use braid_array::{MemberId, Refusal};
 
 use super::parts::Parts;
 use super::session_key::SessionKey;
-use super::sessions::Answer;
 use super::sessions::negotiation::NegotiationStep;
 use crate::member::VolumeAddress;
 use absent::Absents;
@@ -98,27 +98,12 @@ impl KeeperSide {
         self.begin_recovery(parts, Origin::Command(command), new, role)
     }
 
-    /// Handles an answer of a node on which further negotiation depends.
-    pub(super) fn judge(&mut self, parts: &mut Parts, key: SessionKey, answer: Answer) {
-        match answer {
-            Answer::Identity(node) if key == SessionKey::DepartedVisit => {
-                self.departed_is(parts, node);
-            }
-            Answer::Identity(node) => self.target_is(parts, key, node),
-            Answer::Granted(grant) if key == SessionKey::DepartedVisit => {
-                self.departed_granted(parts, &grant);
-            }
-            Answer::Granted(grant) => self.granted(parts, key, grant),
-            Answer::Volume { bytes, .. } => self.target_opened(parts, key, bytes),
-            Answer::Content(bytes) => self.absent_read(parts, &bytes),
-            Answer::Pipeline { .. } => self.pipeline_ready(parts, key),
-            _ => parts.out.violates(key, answer.unasked()),
-        }
-    }
-
-    /// Handles a joining node that rests at a step.
+    /// Handles a node that rests at a step.
     pub(super) fn holds(&mut self, parts: &mut Parts, key: SessionKey, step: NegotiationStep) {
         match step {
+            NegotiationStep::Granted if key.is_visit() => self.resolve_departed(parts),
+            NegotiationStep::Granted => self.drop_leftovers(parts),
+            NegotiationStep::Prepared if parts.alive(key) => parts.start_goes_on(),
             NegotiationStep::Prepared => self.prepared(parts, key),
             NegotiationStep::ReadingBack => Self::begin_to_read_back(parts),
             _ => {}

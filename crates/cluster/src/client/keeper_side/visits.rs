@@ -71,6 +71,11 @@ impl Visits {
         self.visited = Some(place);
     }
 
+    /// Returns the node that is being visited.
+    pub(super) fn visited(&self) -> Option<VolumeAddress> {
+        self.visited.clone()
+    }
+
     /// Ends a visit without a result; the node is tried again later.
     pub(super) fn failed(&mut self, now: Instant) -> Option<VolumeAddress> {
         let place = self.visited.take()?;

@@ -1,11 +1,12 @@
 //! The sessions with the nodes, [`Sessions`].
 
 mod answer;
+pub(super) mod judge;
 mod list;
 mod moves;
 pub(super) mod negotiation;
 mod presence;
-pub(super) mod refused;
+mod refused;
 pub(super) mod session;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 
 use braid_array::fabric::FabricEvent;
 use braid_array::figures::OperationKind;
-use braid_array::format::{Superblock, Version};
 use braid_array::keeper::{KeeperView, LaneReport};
 use braid_array::{Instant, Refusal, Role};
 
@@ -25,7 +25,6 @@ use super::latency::{Done, TimedOperation};
 use super::out::{ClientOut, RequestKind};
 use super::retry::RETRY_MILLIS;
 use super::session_key::SessionKey;
-use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Params;
 use crate::wire::Message;
@@ -33,7 +32,6 @@ pub(super) use answer::Answer;
 use list::List;
 use negotiation::{AnswerKind, Negotiation, NegotiationStep, Next, Purpose, next};
 use presence::silent;
-use refused::{IN_ITS_PLACE, ITS_STORE, is_other};
 use session::{Session, SessionState};
 use wiring::Wiring;
 
@@ -91,8 +89,6 @@ pub(super) enum SessionEvent {
     Over,
     /// An attempt to add a node has failed: the reason, if there is one.
     Failed { key: SessionKey, why: Option<Refusal> },
-    /// A member is there and cannot be used.
-    Unusable { key: SessionKey, why: Refusal },
     /// The connection to a member is over.
     Lost { role: Role, why: Refusal },
     /// A member, or its storage, does not answer.
@@ -274,7 +270,7 @@ impl Sessions {
                 self.hold(key, step);
                 self.tell(SessionEvent::Holds { key, step });
             }
-            Next::Judge => self.judge(net, key, answer),
+            Next::Judge => self.tell(SessionEvent::Judge { key, answer }),
             Next::Ready => {
                 self.list.get_mut(key).state = SessionState::Ready;
                 self.tell(SessionEvent::Ready);
@@ -284,63 +280,14 @@ impl Sessions {
                 self.end(net, key);
                 self.tell(SessionEvent::Over);
             }
-            Next::Again => self.refused_for_now(net, key, answer),
-            Next::GiveUp => {
-                if let Some(why) = answer.refusal() {
-                    self.tell(SessionEvent::Unusable { key, why });
-                }
-            }
-            Next::Refuse => self.is_refused(net, key, answer),
             Next::Fail => self.fail(net, key, None),
             Next::Violation => net.out.violates(key, answer.unasked()),
         }
     }
 
-    /// Handles the refusal of a joining node.
-    fn is_refused(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
-        let Some(why) = answer.refusal() else { return };
-        let negotiation = self.list.get(key).negotiation();
-        let helps = match negotiation.map(|one| (one.purpose, one.step)) {
-            Some((Purpose::Return, NegotiationStep::Opening)) => Some(ITS_STORE),
-            Some((Purpose::Absent, _)) => Some(IN_ITS_PLACE),
-            _ => None,
-        };
-        let why = match helps {
-            Some(advice) => Refusal::new(why.reason, advice),
-            None => why,
-        };
-        self.refuse(net, key, why);
-    }
-
-    /// Judges the superblock of a returning member or a spare; others judge all other answers.
-    fn judge(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
-        let bytes = match answer {
-            Answer::Content(bytes) if !key.is_visit() => bytes,
-            answer => return self.tell(SessionEvent::Judge { key, answer }),
-        };
-        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &bytes);
-        let session = self.list.get_mut(key);
-        let Some(member) = &session.member else { return self.fail(net, key, None) };
-        if let Some(why) = is_other(&member.superblock, &found) {
-            return self.refuse(net, key, why);
-        }
-        session.returned = found.ok().map(Box::new);
-        self.go_on(net, key, NegotiationStep::Preparing);
-    }
-
-    /// Handles a refusal at the start that may be temporary.
-    fn refused_for_now(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
-        let now = net.now();
-        let session = self.list.get_mut(key);
-        let Some(why) = answer.refusal() else { return };
-        if now < session.patient_until {
-            session.retry_at = Some(now.plus_millis(RETRY_MILLIS));
-        } else if session.is_at(NegotiationStep::Wiring) {
-            // Two nodes that are there do not see each other.
-            net.out.lose(key, why);
-        } else {
-            self.tell(SessionEvent::Unusable { key, why });
-        }
+    /// Repeats the request of a step after a moment.
+    pub(super) fn repeat_later(&mut self, net: &Net<'_>, key: SessionKey) {
+        self.list.get_mut(key).retry_at = Some(net.now().plus_millis(RETRY_MILLIS));
     }
 
     /// Returns the time of the next action, during the start or while nodes may return.

@@ -229,7 +229,12 @@ impl Sessions {
     }
 
     /// Ends a negotiation, and reports the failure.
-    pub(super) fn fail(&mut self, net: &mut Net<'_>, key: SessionKey, why: Option<Refusal>) {
+    pub(in crate::client) fn fail(
+        &mut self,
+        net: &mut Net<'_>,
+        key: SessionKey,
+        why: Option<Refusal>,
+    ) {
         if self.list.get(key).is_coming() {
             self.end(net, key);
             self.tell(SessionEvent::Failed { key, why });

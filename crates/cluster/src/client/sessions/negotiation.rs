@@ -23,13 +23,11 @@
 //! ReadingBack    │      │      │        │       │       ▼ H
 //!              ready  ready  ready    ready   ready   Spare, from Prepared on
 //! ```
-//! *J*: others judge the answer, and continue or not. *H*: the session rests until others continue.
+//! *J*: [`judge`](super::judge) decides on the answer. *H*: the session rests until others continue.
 //! *W*: the other nodes are wired to the node at the same time, and all results count. Listing is
 //! skipped where the superblock has no bad-block log. Replaying and Emptying are skipped where the
-//! array has no journals, and Replaying where the last client left no records in them. A refusal
-//! ends a negotiation: a joining node is tried again or not, depending on its purpose. At the
-//! start, a refused volume or wire is requested again for a while, and every other refusal ends the
-//! start.
+//! array has no journals, and Replaying where the last client left no records in them. Refusals are
+//! judged, too.
 
 use super::NegotiationFacts;
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -140,7 +138,7 @@ pub(in crate::client) enum Next {
     Ask(NegotiationStep),
     /// Rests at this step until others continue.
     Hold(NegotiationStep),
-    /// Leaves the judgement of the answer to others.
+    /// Needs a [judgement](super::judge) of the answer.
     Judge,
     /// Ends the negotiation: the node is ready.
     Ready,
@@ -148,13 +146,6 @@ pub(in crate::client) enum Next {
     Wired(bool),
     /// Ends the negotiation.
     Over,
-    /// Repeats the request after a moment, for a while.
-    Again,
-    /// Gives up: the node is there but cannot be used, and the array must not start as if it were
-    /// dead.
-    GiveUp,
-    /// Ends the negotiation: the node refuses.
-    Refuse,
     /// Ends the negotiation: the node is of no use now.
     Fail,
     /// Fails the node: it violates the protocol.
@@ -186,7 +177,6 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: AnswerKind) 
         (Resolving, Departed, AnswerKind::Done) => Next::Over,
 
         (Opening, Start | Look, AnswerKind::Volume { .. }) => Next::Ask(Preparing),
-        (Opening, Start | Look, AnswerKind::Refused) => Next::Again,
         (Opening, Recover, AnswerKind::Volume { .. }) => Next::Judge,
         (Opening, Return | Spare | Copy, AnswerKind::Volume { .. }) => Next::Ask(Looking),
         (Opening, Absent, AnswerKind::Volume { used: false }) => Next::Ask(Looking),
@@ -207,16 +197,12 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: AnswerKind) 
         }
 
         (Wiring, Start, AnswerKind::Done) => Next::Ready,
-        (Wiring, Start, AnswerKind::Refused) => Next::Again,
         (Wiring, Return | Recover | Spare | Copy, AnswerKind::Done) => Next::Wired(true),
         (Wiring, Return | Recover | Spare | Copy, AnswerKind::Refused) => Next::Wired(false),
 
         (Flushing, Copy, AnswerKind::Done) => Next::Hold(NegotiationStep::ReadingBack),
 
-        (_, Start | Look, AnswerKind::Refused) => Next::GiveUp,
-        (_, Return | Recover | Spare | Copy | Absent | Departed, AnswerKind::Refused) => {
-            Next::Refuse
-        }
+        (_, _, AnswerKind::Refused) => Next::Judge,
         _ => Next::Violation,
     }
 }

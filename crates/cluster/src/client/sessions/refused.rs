@@ -8,13 +8,13 @@ pub(super) const ITS_STORE: &str =
     "start the node on the store that it had, or remove the member and add the node again";
 
 /// Advice for an absent member that is not in its place.
-pub(in crate::client) const IN_ITS_PLACE: &str =
+pub(super) const IN_ITS_PLACE: &str =
     "start the node on the store that it had, or add another node in its place";
 
-pub(in crate::client) const ANOTHERS: &str = "its volume is that of another member of the array";
+pub(super) const ANOTHERS: &str = "its volume is that of another member of the array";
 
 /// Returns the refusal of a volume that holds no member of the array.
-pub(in crate::client) fn is_of_another(
+pub(super) fn is_of_another(
     array: [u8; 16],
     found: &Result<Superblock, SuperblockError>,
 ) -> Option<Refusal> {

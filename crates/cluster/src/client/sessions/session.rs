@@ -48,7 +48,7 @@ pub(in crate::client) struct Session {
     /// Time of the next attempt, or at which the present attempt is abandoned.
     pub(in crate::client) due: Option<Instant>,
     /// At the start: time from which a refusal is final.
-    pub(super) patient_until: Instant,
+    pub(in crate::client) patient_until: Instant,
     /// At the start: time at which a refused request is repeated.
     pub(super) retry_at: Option<Instant>,
     /// Time of the loss.

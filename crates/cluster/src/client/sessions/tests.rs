@@ -1,18 +1,23 @@
-//! The table of negotiations alone.
+//! The table of negotiations and the judgement of answers, alone.
 
 use braid_array::Role;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Answer;
+use super::judge::{Facts, JournalFacts, NodeVerdict, VoterOnNode, judge};
 use super::negotiation::{
     AnswerKind, Negotiation, NegotiationStep, Next, Purpose, Question, message, next,
 };
 use crate::Planner;
 use crate::client::sessions::NegotiationFacts;
 use crate::family::Family;
-use crate::ids::{Epoch, SetVersion};
+use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::pipeline::{Params, Slots};
+use crate::set::Roles;
 use crate::wire::{Message, PeerAddress};
+use braid_array::Refusal;
+use braid_array::format::{DevRole, Superblock};
 use braid_array::level::{Layout, Level};
 
 const PURPOSES: [Purpose; 8] = [
@@ -159,9 +164,7 @@ fn every_purpose_comes_to_its_end() {
 
 #[test]
 fn what_is_not_expected_is_refused() {
-    let refused = |next| {
-        matches!(next, Next::Violation | Next::Refuse | Next::GiveUp | Next::Again | Next::Fail)
-    };
+    let refused = |next| matches!(next, Next::Violation | Next::Fail);
     for purpose in PURPOSES {
         let way: BTreeSet<usize> = way(purpose).into_iter().map(|step| step as usize).collect();
         for step in STEPS {
@@ -171,14 +174,15 @@ fn what_is_not_expected_is_refused() {
                     (Some(AnswerKind::Volume { .. }), AnswerKind::Volume { .. }) => true,
                     (good, said) => good == Some(said),
                 };
+                let judged = said == AnswerKind::Refused && next == Next::Judge;
                 if !way.contains(&(step as usize)) {
-                    assert!(refused(next), "{purpose:?} never is at {step:?}: {next:?}");
+                    assert!(refused(next) || judged, "{purpose:?} never is at {step:?}: {next:?}");
                 } else if (step, said) == (NegotiationStep::Replaying, AnswerKind::Refused) {
                     // It has recorded nothing that could be told.
                     assert_eq!(next, Next::Ask(NegotiationStep::Emptying), "{purpose:?}");
                 } else if said == AnswerKind::Refused {
                     let wired = next == Next::Wired(false);
-                    assert!(refused(next) && next != Next::Violation || wired, "{purpose:?}");
+                    assert!(judged || wired, "{purpose:?} at {step:?}: {next:?}");
                 } else if !means_well && said != AnswerKind::Outvoted {
                     assert_eq!(next, Next::Violation, "{purpose:?} at {step:?} hears {said:?}");
                 }
@@ -258,5 +262,118 @@ fn a_volume_is_opened_for_writing_by_whoever_is_to_write() {
         let name = "v".to_owned();
         let open = Message::OpenVolume { tag: 9, name, write: !reads };
         assert_eq!(asked(purpose, NegotiationStep::Opening), Some(open), "{purpose:?}");
+    }
+}
+
+fn verdict(purpose: Purpose, step: NegotiationStep, answer: &Answer, facts: &Facts) -> NodeVerdict {
+    judge(Negotiation { purpose, step }, answer, facts)
+}
+
+/// Returns the reason of a verdict that ends a negotiation.
+fn reason(verdict: NodeVerdict) -> String {
+    match verdict {
+        NodeVerdict::Refuse(why) | NodeVerdict::KeepAway(why) | NodeVerdict::Replaced(why) => {
+            why.reason
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_has_one_member_and_a_departed_one_has_none() {
+    let on = |purpose, voter: &[VoterOnNode]| {
+        let facts = Facts { voters: voter.to_vec(), ..Facts::default() };
+        verdict(purpose, NegotiationStep::Identifying, &Answer::Identity(NodeId(1)), &facts)
+    };
+    let member = |taken, connected| VoterOnNode::Member { taken, connected };
+    let goes_on = NodeVerdict::Ask(NegotiationStep::Granting);
+    for purpose in [Purpose::Recover, Purpose::Spare, Purpose::Copy] {
+        assert_eq!(on(purpose, &[]), goes_on);
+        assert_eq!(on(purpose, &[member(false, true)]), goes_on);
+        let voters = [member(false, false), member(true, false)];
+        assert_eq!(reason(on(purpose, &voters)), "is on the node of another member");
+        assert_eq!(reason(on(purpose, &[VoterOnNode::Witness])), "is on the node of a witness");
+    }
+    assert_eq!(on(Purpose::Departed, &[member(true, false)]), goes_on);
+    assert_eq!(on(Purpose::Departed, &[member(false, true)]), NodeVerdict::Over);
+    assert_eq!(on(Purpose::Departed, &[VoterOnNode::Witness]), NodeVerdict::Over);
+}
+
+#[test]
+fn a_journal_is_large_enough_and_is_replayed_for_who_was_a_member() {
+    let answer = Answer::Pipeline { ring: 0, journal_bytes: 0, parts_only: false };
+    let at = |purpose, used, suffices, replays| {
+        let journal = JournalFacts { used, suffices, replays };
+        let facts = Facts { journal, ..Facts::default() };
+        verdict(purpose, NegotiationStep::Preparing, &answer, &facts)
+    };
+    let prepared = NodeVerdict::Hold(NegotiationStep::Prepared);
+    let empties = NodeVerdict::Ask(NegotiationStep::Emptying);
+    for purpose in PURPOSES {
+        let had = matches!(purpose, Purpose::Return | Purpose::Recover);
+        let replays = NodeVerdict::Ask(NegotiationStep::Replaying);
+        if purpose.is_visit() {
+            let violation = NodeVerdict::Violation(answer.unasked());
+            assert_eq!(at(purpose, true, true, true), violation);
+        } else if purpose.is_start() {
+            assert_eq!(at(purpose, true, false, true), prepared);
+        } else {
+            assert_eq!(at(purpose, false, false, true), prepared);
+            assert!(reason(at(purpose, true, false, true)).contains("no journal"));
+            assert_eq!(at(purpose, true, true, false), empties);
+            assert_eq!(at(purpose, true, true, true), if had { replays } else { empties.clone() });
+        }
+    }
+}
+
+#[test]
+fn a_volume_holds_the_member_that_is_expected() {
+    let content = Answer::Content(Vec::new());
+    let own = Superblock { set_uuid: [3; 16], ..Superblock::blank() };
+    let of = |purpose, found: Superblock, facts: Facts| {
+        let facts = Facts { array: [3; 16], member: Some(own.clone()), nodes: 3, ..facts };
+        let facts = Facts { found: Some(Ok(found)), ..facts };
+        verdict(purpose, NegotiationStep::Looking, &content, &facts)
+    };
+    let other = Superblock { device_uuid: [9; 16], ..own.clone() };
+    let strange = Superblock { set_uuid: [8; 16], ..own.clone() };
+    for purpose in [Purpose::Return, Purpose::Spare, Purpose::Copy] {
+        let kept = NodeVerdict::Keep(Box::new(own.clone()), NegotiationStep::Preparing);
+        assert_eq!(of(purpose, own.clone(), Facts::default()), kept);
+        assert!(reason(of(purpose, other.clone(), Facts::default())).contains("another member"));
+        assert!(reason(of(purpose, strange.clone(), Facts::default())).contains("another array"));
+    }
+    let first = Superblock { dev_number: 0, roles: vec![DevRole::Active(Role(0))], ..own.clone() };
+    let absent = |found: &Superblock, facts| of(Purpose::Absent, found.clone(), facts);
+    let open = || Facts { open: Roles::all(3), ..Facts::default() };
+    let found = NodeVerdict::Absent(Box::new(first.clone()), None);
+    assert_eq!(absent(&first, open()), found);
+    assert!(matches!(absent(&first, Facts::default()), NodeVerdict::Replaced(_)));
+    let faulty = Facts { made_faulty: true, ..open() };
+    assert!(matches!(absent(&first, faulty), NodeVerdict::KeepAway(_)));
+    assert!(matches!(absent(&strange, open()), NodeVerdict::Refuse(_)));
+    let beyond = Superblock { roles: vec![DevRole::Active(Role(7))], ..first };
+    assert_eq!(absent(&beyond, open()), NodeVerdict::Fail);
+}
+
+#[test]
+fn a_refusal_at_the_start_is_borne_for_a_while() {
+    let why = Refusal::new("full", "");
+    let answer = Answer::Refused(why.clone());
+    for purpose in PURPOSES {
+        for step in STEPS {
+            let hears =
+                |patient| verdict(purpose, step, &answer, &Facts { patient, ..Facts::default() });
+            let wires = (purpose, step) == (Purpose::Start, NegotiationStep::Wiring);
+            if !purpose.is_start() {
+                assert_eq!(reason(hears(true)), "full");
+                continue;
+            }
+            let ends = NodeVerdict::GiveUp(why.clone());
+            let ends = if wires { NodeVerdict::Lose(why.clone()) } else { ends };
+            assert_eq!(hears(false), ends, "{purpose:?} at {step:?}");
+            let borne = wires || step == NegotiationStep::Opening;
+            assert_eq!(hears(true), if borne { NodeVerdict::Again } else { ends });
+        }
     }
 }
