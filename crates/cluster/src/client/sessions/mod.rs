@@ -6,7 +6,6 @@ mod list;
 mod moves;
 pub(super) mod negotiation;
 mod presence;
-mod refused;
 pub(super) mod session;
 #[cfg(test)]
 mod tests;

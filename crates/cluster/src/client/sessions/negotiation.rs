@@ -23,7 +23,7 @@
 //! ReadingBack    │      │      │        │       │       ▼ H
 //!              ready  ready  ready    ready   ready   Spare, from Prepared on
 //! ```
-//! *J*: [`judge`](super::judge) decides on the answer. *H*: the session rests until others continue.
+//! *J*: [`judge`](super::judge) decides on the answer. *H*: the session rests until others go on.
 //! *W*: the other nodes are wired to the node at the same time, and all results count. Listing is
 //! skipped where the superblock has no bad-block log. Replaying and Emptying are skipped where the
 //! array has no journals, and Replaying where the last client left no records in them. Refusals are
