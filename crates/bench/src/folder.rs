@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
         assert_eq!(found.runs[1].file("dd.txt"), Some("raw/states/uu/write-4-mb.2.dd.txt"));
         assert_eq!(found.text(&found.runs[1], "dd.txt").as_deref(), Some("7.0 MB/s"));
-        assert_eq!(found.server_cores("UU", "write 4 MB").expect("cores").median, 0.5);
+        assert_eq!(found.runs[1].server_cpu_s, Some(1.0));
     }
 
     #[test]

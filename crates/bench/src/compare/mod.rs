@@ -16,6 +16,8 @@ pub mod states;
 mod tests;
 mod words;
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -172,14 +174,9 @@ pub fn published(wishes: &Wishes) -> Vec<Box<dyn Comparison>> {
     ALL[..PUBLISHED].iter().map(|entry| (entry.plan)(wishes)).collect()
 }
 
-/// The one of these that has a name. Names of cases and jobs stand in the journal of a report.
-fn named<T>(
-    all: impl IntoIterator<Item = T>,
-    name: impl Fn(&T) -> String,
-    wanted: &str,
-) -> Result<T, Failure> {
-    let found = all.into_iter().find(|one| name(one) == wanted);
-    found.ok_or_else(|| {
+/// The one of these that shows this name. Names of cases and jobs stand in the journal of a report.
+fn named<T: Display>(all: impl IntoIterator<Item = T>, wanted: &str) -> Result<T, Failure> {
+    all.into_iter().find(|one| one.to_string() == wanted).ok_or_else(|| {
         Failure::usage(wanted, "no case or job has this name", "begin the report anew")
     })
 }

@@ -140,6 +140,25 @@ impl Table {
         Self::new(title, head, rows.into_iter().map(row), note)
     }
 
+    /// A table of words that belong to a row and a column; the first column names the rows.
+    pub fn grid<C, R>(
+        title: impl Into<String>,
+        corner: &str,
+        columns: impl IntoIterator<Item = (impl Into<String>, C)>,
+        rows: impl IntoIterator<Item = (impl Into<String>, R)>,
+        word: impl Fn(&R, &C) -> String,
+        note: impl Into<String>,
+    ) -> Self {
+        let (heads, columns): (Vec<String>, Vec<C>) =
+            columns.into_iter().map(|(head, column)| (head.into(), column)).unzip();
+        let row = |(name, row): (_, R)| {
+            let words = columns.iter().map(|column| word(&row, column));
+            std::iter::once(Into::into(name)).chain(words).collect()
+        };
+        let head = std::iter::once(corner.to_owned()).chain(heads);
+        Self::new(title, head, rows.into_iter().map(row), note)
+    }
+
     /// A table of these rows.
     pub fn new(
         title: impl Into<String>,

@@ -91,16 +91,21 @@ impl Found {
         let file = run.file(name)?;
         std::fs::read_to_string(self.folder.join(file)).ok()
     }
-
-    /// CPU seconds a second of the process that serves a case.
-    #[must_use]
-    pub fn server_cores(&self, case: &str, job: &str) -> Option<Spread> {
-        let cores = |run: &Run| Some(run.server_cpu_s? / run.seconds);
-        Spread::of(&self.runs(case, job).filter_map(cores).collect::<Vec<f64>>())
-    }
 }
 
 impl Run {
+    /// A run of the first round that left no files.
+    #[cfg(test)]
+    pub(crate) fn made(
+        case: impl std::fmt::Display,
+        job: impl std::fmt::Display,
+        server_cpu_s: Option<f64>,
+    ) -> Self {
+        let [case, job] = [case.to_string(), job.to_string()];
+        let commands = Vec::new();
+        Self { case, job, round: 0, commands, files: Vec::new(), seconds: 1.0, server_cpu_s }
+    }
+
     /// The path of a file, by the name it was noted under.
     #[must_use]
     pub fn file(&self, name: &str) -> Option<&str> {

@@ -1,5 +1,7 @@
 //! Cases and jobs.
 
+use std::fmt;
+
 use super::ChunkOptions;
 use crate::compare::rivals::Rival;
 use crate::compare::words::size;
@@ -23,12 +25,14 @@ impl ChunkCase {
         let disks = VirtualDiskPlace::all(options).into_iter().map(Self::Disk);
         sweeps.chain(counted).chain(disks).collect()
     }
+}
 
-    pub(super) fn name(&self) -> String {
+impl fmt::Display for ChunkCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sweep(sweep) => sweep.name(),
-            Self::Counted(sweep) => sweep.counted(),
-            Self::Disk(disk) => disk.name(),
+            Self::Sweep(sweep) => sweep.fmt(f),
+            Self::Counted(sweep) => f.write_str(&sweep.counted()),
+            Self::Disk(disk) => disk.fmt(f),
         }
     }
 }
@@ -51,13 +55,15 @@ impl ChunkSweep {
         options.chunks_bytes.iter().map(with).collect()
     }
 
-    pub(super) fn name(&self) -> String {
-        format!("RAID {}, chunk {}", self.level, size(self.chunk_bytes))
-    }
-
     /// The name of the case whose members count.
     pub(super) fn counted(&self) -> String {
-        format!("{}, counted", self.name())
+        format!("{self}, counted")
+    }
+}
+
+impl fmt::Display for ChunkSweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RAID {}, chunk {}", self.level, size(self.chunk_bytes))
     }
 }
 
@@ -91,15 +97,6 @@ impl SweepJob {
         }
     }
 
-    /// Name in the journal.
-    pub(super) fn name(self) -> String {
-        let verb = verb(self.write());
-        match self {
-            Self::Requests { depth, .. } => format!("random {verb}s, depth {depth}"),
-            Self::Streams { .. } => format!("{verb} streams"),
-        }
-    }
-
     /// The sections of its job file, each of which gives a number.
     pub(super) fn sections(self, options: &ChunkOptions) -> Vec<String> {
         match self {
@@ -115,6 +112,16 @@ impl SweepJob {
             Self::Requests { depth, .. } => format!("{section} random {verb}, depth {depth}"),
             Self::Streams { .. } if section == "1" => format!("1 sequential {verb}"),
             Self::Streams { .. } => format!("{section} sequential {verb}s"),
+        }
+    }
+}
+
+impl fmt::Display for SweepJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = verb(self.write());
+        match self {
+            Self::Requests { depth, .. } => write!(f, "random {verb}s, depth {depth}"),
+            Self::Streams { .. } => write!(f, "{verb} streams"),
         }
     }
 }
@@ -158,16 +165,20 @@ impl VirtualDiskPlace {
         all.extend(rivals.into_iter().filter(asked).map(|(_, disk)| disk));
         all
     }
+}
 
-    pub(super) fn name(self) -> String {
+impl fmt::Display for VirtualDiskPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Array => "array".to_owned(),
-            Self::Device => "array, loop device".to_owned(),
-            Self::Image { format, kind: FileSystemKind::Ext4 } => format!("{format} image on ext4"),
-            Self::Image { format, kind: FileSystemKind::Xfs } => format!("{format} image on XFS"),
-            Self::Nbd => "array over NBD".to_owned(),
-            Self::File => "bare file".to_owned(),
-            Self::Nbdkit => "bare file over nbdkit".to_owned(),
+            Self::Array => f.write_str("array"),
+            Self::Device => f.write_str("array, loop device"),
+            Self::Image { format, kind: FileSystemKind::Ext4 } => {
+                write!(f, "{format} image on ext4")
+            }
+            Self::Image { format, kind: FileSystemKind::Xfs } => write!(f, "{format} image on XFS"),
+            Self::Nbd => f.write_str("array over NBD"),
+            Self::File => f.write_str("bare file"),
+            Self::Nbdkit => f.write_str("bare file over nbdkit"),
         }
     }
 }
@@ -200,9 +211,11 @@ impl DiskJob {
         disk_job(TESTS[2], 4 << 10, 1, true),
         disk_job(TESTS[3], 4 << 10, 32, true),
     ];
+}
 
-    pub(super) fn name(self) -> String {
-        job_name(self.test, self.load.write)
+impl fmt::Display for DiskJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&job_name(self.test, self.load.write))
     }
 }
 

@@ -81,11 +81,11 @@ impl ChunkOptions {
             let sections = job.sections(self).len() as f64;
             // fio needs a moment to start, and one for each section of its job file.
             let seconds = 0.15 + (0.4 + self.seconds) * sections;
-            Job::new(job.name(), Duration::from_secs_f64(seconds))
+            Job::new(job.to_string(), Duration::from_secs_f64(seconds))
         };
         Group {
             title: format!("chunks of RAID {level}"),
-            cases: ChunkSweep::of(self, level).iter().map(ChunkSweep::name).collect(),
+            cases: ChunkSweep::of(self, level).iter().map(ChunkSweep::to_string).collect(),
             jobs: SweepJob::all(self).into_iter().map(job).collect(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.3 + filling_s(self.area_bytes)),
@@ -106,10 +106,10 @@ impl ChunkOptions {
 
     fn disks(&self) -> Group {
         let takes = Duration::from_secs_f64(0.1 + 1.5 * self.seconds);
-        let job = |job: DiskJob| Job::new(job.name(), takes);
+        let job = |job: DiskJob| Job::new(job.to_string(), takes);
         Group {
             title: "disks of virtual machines".to_owned(),
-            cases: VirtualDiskPlace::all(self).into_iter().map(VirtualDiskPlace::name).collect(),
+            cases: VirtualDiskPlace::all(self).iter().map(VirtualDiskPlace::to_string).collect(),
             jobs: DiskJob::ALL.map(job).into(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.5 + filling_s(self.image_bytes)),
@@ -175,7 +175,7 @@ impl Plan for ChunkOptions {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        match named(ChunkCase::all(self), ChunkCase::name, case)? {
+        match named(ChunkCase::all(self), case)? {
             ChunkCase::Sweep(sweep) => set_up::sweep(&sweep, self, room),
             ChunkCase::Counted(sweep) => set_up::counted(&sweep, self, room),
             ChunkCase::Disk(disk) => set_up::disk(disk, self, room),

@@ -53,13 +53,13 @@ pub(super) fn sweep(
 ) -> Result<Box<dyn Standing>, Failure> {
     let tool = Tool::find("fio", "fio")?;
     let bytes = member_bytes(&sweep.level, options.members, options.area_bytes);
-    let stack = Stack::new(room, &sweep.name()).files(options.members, bytes)?;
+    let stack = Stack::new(room, &sweep.to_string()).files(options.members, bytes)?;
     let stack = stack.array(sweep.spec())?;
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
     fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
     let options = options.clone();
     Ok(Prepared::on(stack, move |stack, job, note| {
-        let job = named(SweepJob::all(&options), |one| one.name(), job)?;
+        let job = named(SweepJob::all(&options), job)?;
         fio::run(&tool, &job_file(&options, job, &stack.top, area_bytes), note)
     }))
 }
@@ -101,7 +101,7 @@ pub(super) fn counted(
     let image = whole(&stack);
     qemu_img::fill(&qemu_img, &image)?;
     Ok(Prepared::on(stack, move |stack, job, note| {
-        let write = named(WAYS, |write| counted_job(*write).to_owned(), job)?;
+        let write = named(WAYS.map(counted_job), job)? == counted_job(true);
         let load = Load { bytes: COUNTED_REQUEST_BYTES, depth: 1, write, scattered: true };
         let before = counters(stack, "before")?;
         let sent = qemu_img::send(&qemu_img, &image, load, COUNTED_REQUESTS, note)?;
@@ -135,7 +135,7 @@ pub(super) fn disk(
     room: &Room,
 ) -> Result<Box<dyn Standing>, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
-    let stack = Stack::new(room, &disk.name());
+    let stack = Stack::new(room, &disk.to_string());
     let (stack, image) = match disk {
         VirtualDiskPlace::File | VirtualDiskPlace::Nbdkit => {
             let mut stack = stack.files(1, options.image_bytes)?;
@@ -150,7 +150,7 @@ pub(super) fn disk(
     qemu_img::fill(&qemu_img, &image)?;
     let seconds = options.seconds;
     Ok(Prepared::on(stack, move |_, job, note| {
-        let job = named(DiskJob::ALL, |one| one.name(), job)?;
+        let job = named(DiskJob::ALL, job)?;
         qemu_img::run(&qemu_img, &image, job.load, seconds, note)
     }))
 }

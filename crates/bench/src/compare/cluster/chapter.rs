@@ -3,7 +3,7 @@
 use super::entry::{self, ClusterEntry};
 use super::published::PublishedFigures;
 use super::{plots, sentences, tables};
-use crate::model::{Cell, Chapter, Found, Measured, Published, Spread};
+use crate::model::{Cell, Chapter, Found, Measured, Spread};
 
 /// The chapter, out of what was counted.
 pub(super) fn chapter(found: &Found) -> Chapter {
@@ -15,7 +15,6 @@ pub(super) fn chapter(found: &Found) -> Chapter {
         tables: tables::tables(&entries),
         plots: plots::plots(&entries),
         cells: entries.iter().flat_map(|entry| cells(entry, &entries)).collect(),
-        published: entries.iter().flat_map(published).collect(),
         extra: serde_json::to_value(&entries).ok(),
         ..Chapter::default()
     }
@@ -81,16 +80,4 @@ fn cells(entry: &ClusterEntry, all: &[ClusterEntry]) -> Vec<Cell> {
         cells.extend(number.map(|number| Cell { bound, ..cell(metric, unit, one(number)) }));
     }
     cells
-}
-
-/// Figures that were published of the same.
-fn published(entry: &ClusterEntry) -> Vec<Published> {
-    let figures = PublishedFigures::of(entry);
-    let made_by_nodes = if entry.is_made_by_nodes() { figures } else { None };
-    let share = figures.and_then(|figures| figures.share(entry));
-    let gain = made_by_nodes.map(|figures| figures.gain);
-    let one = |(metric, value): (&str, Option<f64>)| {
-        Some(Published::new(&entry.case, entry.pattern.name(), metric, value?))
-    };
-    [("share", share), ("gain", gain)].into_iter().filter_map(one).collect()
 }

@@ -1,35 +1,29 @@
 //! The stable JSON of measurements: the medians of all rounds. Fields are only ever added.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use braid_cluster::pipeline::Params;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::RAW;
 use super::bounds;
 use super::gluster;
 use super::setting::{LineRate, Raw, Sample, Setting};
-use super::words::{Pattern, Policy, Storage, WriteSchedule};
+use super::words::{Pattern, WriteSchedule};
 use crate::model::{Found, Spread};
 
 const GIBIBYTE: f64 = (1 << 30) as f64;
 
 /// Measurements of one kind, done several times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ClusterEntry {
     /// Name of the case.
     pub(super) case: String,
-    pub(super) level: String,
-    pub(super) layout: Option<String>,
-    pub(super) nodes: u16,
+    /// Array and links, with level and layout as people call them.
+    #[serde(flatten)]
+    called: Setting,
     pub(super) schedule: String,
-    pub(super) clients: u16,
-    pub(super) block_bytes: u64,
-    pub(super) policy: Policy,
-    pub(super) storage: Storage,
-    pub(super) fabric: String,
-    /// `null`: loopback, unshaped.
-    pub(super) link_bit_s: Option<u64>,
     /// Pattern as it is typed: write, read, read-1-lost ...
     pub(super) pattern: Pattern,
     /// Number of all clients together.
@@ -49,16 +43,25 @@ pub(super) struct ClusterEntry {
     pub(super) node_memory_bytes: Option<u64>,
     /// CPU seconds a second of all nodes together while the line was measured.
     pub(super) idle_nodes_cpu: Option<f64>,
-    pub(super) seconds: f64,
+    seconds: f64,
     pub(super) runs: usize,
     /// The files it comes from, seen from the report's folder.
     pub(super) raw: Vec<String>,
+    /// The setting as it is typed.
     #[serde(skip)]
-    pub(super) setting: Option<Setting>,
+    pub(super) setting: Setting,
+}
+
+impl Deref for ClusterEntry {
+    type Target = Setting;
+
+    fn deref(&self) -> &Setting {
+        &self.called
+    }
 }
 
 /// CPU time for a GiB of data.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct CpuSeconds {
     /// Number of all clients together.
     pub(super) client: Option<f64>,
@@ -123,16 +126,12 @@ fn entry(raws: &[Raw]) -> Option<ClusterEntry> {
     let bound = setting.bound(made_by, *pattern);
     Some(ClusterEntry {
         case: String::new(),
-        level: setting.family()?.level().name().to_owned(),
-        layout: setting.layout_name(),
-        nodes: setting.nodes,
+        called: Setting {
+            level: setting.family()?.level().name().to_owned(),
+            layout: setting.layout_name(),
+            ..setting.clone()
+        },
         schedule: schedule.clone(),
-        clients: setting.clients,
-        block_bytes: setting.block_bytes,
-        policy: setting.policy,
-        storage: setting.storage,
-        fabric: setting.fabric.clone(),
-        link_bit_s: setting.link_bit_s,
         pattern: *pattern,
         data_bytes_s: Spread::of(&rates)?,
         line_bytes_s,
@@ -149,7 +148,7 @@ fn entry(raws: &[Raw]) -> Option<ClusterEntry> {
         seconds: *seconds,
         runs: raws.len(),
         raw: Vec::new(),
-        setting: Some(setting.clone()),
+        setting: setting.clone(),
     })
 }
 
@@ -168,7 +167,7 @@ impl ClusterEntry {
 
     /// The block is the one that an array over so many nodes has if none is typed.
     pub(super) fn has_block_that_suits(&self) -> bool {
-        let family = self.setting.as_ref().and_then(Setting::family);
+        let family = self.setting.family();
         let suits = family.and_then(|f| Params::default_chunk_bytes(f, self.nodes).ok());
         suits.map(u64::from) == Some(self.block_bytes)
     }
@@ -185,7 +184,7 @@ impl ClusterEntry {
 
     /// Finds the same of GlusterFS, on the same links.
     pub(super) fn gluster<'a>(&self, all: &'a [Self]) -> Option<&'a Self> {
-        let beside = self.setting.as_ref().map(gluster::beside);
+        let beside = gluster::beside(&self.setting);
         let same = |other: &&Self| other.setting == beside && other.pattern == self.pattern;
         all.iter().filter(|other| other.schedule == gluster::NAME).find(same)
     }

@@ -26,10 +26,11 @@ use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::ClusterCase;
 use self::rig::{MeasurementKind, Rig, Turns};
+use crate::compare::prepared::Prepared;
 use crate::compare::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Note, Standing};
-use crate::rig::Room;
+use crate::model::{Chapter, Found, Group, Standing};
+use crate::rig::{Room, Stack};
 
 pub use options::{ClusterOptions, ClusterSweep};
 pub use setting::{Done, Setting};
@@ -70,6 +71,27 @@ impl Cluster {
         *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&nodes)));
         Ok(nodes)
     }
+
+    fn stands<R: Rig + 'static>(
+        &self,
+        case: ClusterCase,
+        room: &Room,
+        shared: Rc<RefCell<Turns<R>>>,
+    ) -> Box<dyn Standing> {
+        let seconds = self.options.seconds;
+        Prepared::on(Stack::new(room, Self::NAME), move |_, job, note| {
+            let pattern = named(Pattern::ALL, job)?;
+            let schedule = match case {
+                ClusterCase::Ours(_, schedule) => schedule,
+                ClusterCase::Gluster(_) => WriteSchedule::Client,
+            };
+            let kind = MeasurementKind { pattern, schedule };
+            note.commands.push(case.command(kind, seconds));
+            let raw = shared.borrow_mut().measure(kind)?;
+            note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
+            Ok(())
+        })
+    }
 }
 
 impl Plan for Cluster {
@@ -88,43 +110,21 @@ impl Plan for Cluster {
     }
 
     fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = named(self.options.cases(), ClusterCase::name, name)?;
+        let case = named(self.options.cases(), name)?;
         let seconds = self.options.seconds;
         Ok(match &case {
             ClusterCase::Ours(setting, _) => {
-                let shared = self.nodes(setting, room)?;
-                Box::new(PreparedCluster { case, seconds, shared })
+                let nodes = self.nodes(setting, room)?;
+                self.stands(case, room, nodes)
             }
             ClusterCase::Gluster(setting) => {
                 let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                Box::new(PreparedCluster { case, seconds, shared: Rc::new(RefCell::new(volume)) })
+                self.stands(case, room, Rc::new(RefCell::new(volume)))
             }
         })
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
         chapter::chapter(found)
-    }
-}
-
-/// A case that is set up.
-struct PreparedCluster<R> {
-    case: ClusterCase,
-    seconds: f64,
-    shared: Rc<RefCell<Turns<R>>>,
-}
-
-impl<R: Rig> Standing for PreparedCluster<R> {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
-        let schedule = match self.case {
-            ClusterCase::Ours(_, schedule) => schedule,
-            ClusterCase::Gluster(_) => WriteSchedule::Client,
-        };
-        let kind = MeasurementKind { pattern, schedule };
-        note.commands.push(self.case.command(kind, self.seconds));
-        let raw = self.shared.borrow_mut().measure(kind)?;
-        note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Options of the comparison, and its cases.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use braid_cluster::pipeline::Params;
@@ -71,15 +72,16 @@ pub(super) enum ClusterCase {
     Gluster(Setting),
 }
 
-impl ClusterCase {
-    /// Unique within the comparison.
-    pub(super) fn name(&self) -> String {
+impl fmt::Display for ClusterCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ours(setting, schedule) => format!("{}, {schedule}", setting.name()),
-            Self::Gluster(setting) => format!("{}, {}", setting.name(), gluster::NAME),
+            Self::Ours(setting, schedule) => write!(f, "{}, {schedule}", setting.name()),
+            Self::Gluster(setting) => write!(f, "{}, {}", setting.name(), gluster::NAME),
         }
     }
+}
 
+impl ClusterCase {
     /// The command that measures it, as it would be typed.
     pub(super) fn command(&self, kind: MeasurementKind, seconds: f64) -> String {
         let (setting, schedule) = match self {
@@ -249,7 +251,7 @@ impl ClusterOptions {
             for setting in sweep.settings() {
                 for (patterns, mut cases) in sweep.groups(&setting) {
                     cases.retain(|case| {
-                        let new = |&pattern: &Pattern| known.insert((case.name(), pattern));
+                        let new = |&pattern: &Pattern| known.insert((case.to_string(), pattern));
                         patterns.iter().map(new).fold(false, |any, new| any | new)
                     });
                     if !cases.is_empty() {
@@ -272,7 +274,7 @@ impl ClusterOptions {
         let job = |pattern: &Pattern| Job { name: pattern.name().to_owned(), takes };
         Group {
             title: setting.name(),
-            cases: cases.iter().map(ClusterCase::name).collect(),
+            cases: cases.iter().map(ClusterCase::to_string).collect(),
             jobs: patterns.iter().map(job).collect(),
             rounds: self.runs,
             set_up: Duration::from_secs_f64(starts / cases.len() as f64),

@@ -2,7 +2,7 @@
 
 use super::entry::ClusterEntry;
 use super::published::PublishedFigures;
-use super::setting::{link, number};
+use super::setting::{Setting, link, number};
 use super::tables::percent;
 use super::words::{Pattern, Storage};
 use crate::compare::words::{between, range, two};
@@ -116,10 +116,9 @@ fn on_disk(entries: &[ClusterEntry]) -> Option<String> {
         if entry.storage != Storage::Disk {
             return None;
         }
-        let mut memory = entry.setting.clone()?;
-        memory.storage = Storage::Memory;
+        let memory = Setting { storage: Storage::Memory, ..entry.setting.clone() };
         let same = |other: &&ClusterEntry| {
-            other.setting.as_ref() == Some(&memory)
+            other.setting == memory
                 && (other.pattern, &other.schedule) == (entry.pattern, &entry.schedule)
         };
         Some(entry.data_bytes_s.median / entries.iter().find(same)?.data_bytes_s.median)
@@ -217,7 +216,6 @@ fn times(ends: (f64, f64)) -> String {
 mod tests {
     use super::super::entry::tests::around;
     use super::super::gluster;
-    use super::super::setting::Setting;
     use super::super::setting::tests::setting;
     use super::*;
 

@@ -3,7 +3,7 @@
 use super::entry::{ClusterEntry, CpuSeconds};
 use super::published::PublishedFigures;
 use super::words::Pattern;
-use crate::compare::words::{NOTHING, marked, range, two};
+use crate::compare::words::{marked, range, two, word};
 use crate::model::{Spread, Table};
 
 const SMALL_BYTES: f64 = 4096.0;
@@ -81,10 +81,6 @@ fn table(entries: &[ClusterEntry], pattern: Pattern, title: &str) -> Table {
         ],
         "",
     )
-}
-
-fn word<T>(value: Option<T>, word: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), word)
 }
 
 /// Three digits after the point.

@@ -1,5 +1,6 @@
 //! Requests of the engine's own thread, so many at a time, and how long each took.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub(super) fn keep(
     note: &mut Note,
     drive: impl FnOnce(EngineLoad) -> Result<Figures, String>,
 ) -> Result<(), Failure> {
-    let load = named(loads(), |load| load.name(), job)?;
+    let load = named(loads(), job)?;
     let measured = drive(load)
         .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
     note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
@@ -60,12 +61,14 @@ pub(super) struct EngineLoad {
     pub(super) depth: usize,
 }
 
-impl EngineLoad {
-    pub(super) fn name(self) -> String {
+impl fmt::Display for EngineLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.writes { "write" } else { "read" };
-        format!("{what} {}K x{}", self.bytes >> 10, self.depth)
+        write!(f, "{what} {}K x{}", self.bytes >> 10, self.depth)
     }
+}
 
+impl EngineLoad {
     /// The same for fio.
     pub(super) fn requests(self) -> Requests {
         Requests {

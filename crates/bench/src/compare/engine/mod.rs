@@ -59,9 +59,9 @@ impl EngineOptions {
         // A load within the process warms up, and needs no program.
         let takes = run + run.mul_f64(share / 10.0) + FIO.mul_f64(1.0 - share);
         Group {
-            title: format!("engine, {}", place.name()),
-            cases: cases.into_iter().map(EngineCase::name).collect(),
-            jobs: loads().map(|load| Job::new(load.name(), takes)).collect(),
+            title: format!("engine, {place}"),
+            cases: cases.iter().map(EngineCase::to_string).collect(),
+            jobs: loads().map(|load| Job::new(load.to_string(), takes)).collect(),
             rounds: self.runs,
             set_up: Duration::from_millis(700),
         }
@@ -74,7 +74,7 @@ impl EngineOptions {
         (shape, place): (ArrayShape, EnginePlace),
         room: &Room,
     ) -> Result<Box<dyn Standing>, Failure> {
-        let stack = Stack::new(room, &case.name());
+        let stack = Stack::new(room, &case.to_string());
         let (inside, stack) = Inside::start(self, stack, shape, place, room)?;
         let length = Duration::from_millis(self.run_ms);
         Ok(Prepared::on(stack, move |_, job, note| {
@@ -98,7 +98,7 @@ impl EngineOptions {
         fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
         let tool = Tool::find("fio", "fio")?;
         let mut stands = Prepared::on(stack, move |stack, job, note| {
-            let load: EngineLoad = named(loads(), |load| load.name(), job)?;
+            let load: EngineLoad = named(loads(), job)?;
             let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
             fio::run(&tool, &text, note)
         });
@@ -146,7 +146,7 @@ impl Plan for EngineOptions {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        match named(all(self), |case| case.name(), case)? {
+        match named(all(self), case)? {
             case @ EngineCase::Within(level, place) => {
                 self.within(case, (ArrayShape::usual(level), place), room)
             }
@@ -159,7 +159,7 @@ impl Plan for EngineOptions {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
                 let length = Duration::from_millis(self.run_ms);
-                Ok(Prepared::on(Stack::new(room, &case.name()), move |_, job, note| {
+                Ok(Prepared::on(Stack::new(room, &case.to_string()), move |_, job, note| {
                     keep(job, note, |load| Ok(copy(&mut area, load, length)))
                 }))
             }

@@ -117,8 +117,8 @@ impl Plan for LevelOptions {
 
     fn groups(&self) -> Vec<Group> {
         let group = |cache: Cache| Group {
-            title: format!("levels, {} cache", cache.name()),
-            cases: self.cases(cache).into_iter().map(LevelCase::name).collect(),
+            title: format!("levels, {cache} cache"),
+            cases: self.cases(cache).iter().map(LevelCase::to_string).collect(),
             jobs: vec![Job::new(self.job_name(), self.job_takes())],
             rounds: self.runs,
             set_up: Duration::from_millis(700),
@@ -140,7 +140,7 @@ impl Plan for LevelOptions {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = named(self.all_cases(), |case| case.name(), case)?;
+        let case = named(self.all_cases(), case)?;
         let tool = Tool::find("fio", "fio")?;
         let stack = case.stack(self, room);
         let stack = if case.is_of_others() { stack.map_err(forgive)? } else { stack? };

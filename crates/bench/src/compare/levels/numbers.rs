@@ -16,8 +16,6 @@ pub(super) const RATE: &str = "bandwidth";
 pub(super) const IOPS: &str = "iops";
 pub(super) const P99: &str = "latency p99";
 pub(super) const CPU: &str = "cpu";
-/// Cores of the process that serves, over the whole job file.
-const CORES: &str = "cores";
 /// Metrics of cells.
 pub(super) const METRICS: [&str; 5] = [RATE, IOPS, "latency p50", P99, CPU];
 
@@ -37,48 +35,33 @@ impl<'a> Levels<'a> {
             let said = found.text(run, fio::OUTPUT).map(|text| fio::parse(&text));
             jobs.extend(said.map(|said| (run.case.clone(), said)));
         }
-        let numbers = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
-            let mut readings = Vec::new();
-            if !of_job(&run) {
-                return readings;
-            }
-            for job in fio::parse(text) {
+        let numbers = Numbers::of(found).read(found, [fio::OUTPUT], |run, [text]| {
+            let readings = |job: fio::FioFigures| {
                 let side = job.side();
                 let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
                 let cpu = job.user_cpu_percent + job.system_cpu_percent;
-                readings.extend([
+                [
                     reading(&job.name, RATE, "1000 KiB/s", Some(side.bytes_s / 1_024_000.0)),
                     reading(&job.name, IOPS, "1/s", Some(side.iops)),
                     reading(&job.name, METRICS[2], "ms", ms(side.p50_s)),
                     reading(&job.name, P99, "ms", ms(side.p99_s)),
                     reading(&job.name, CPU, "%", Some(cpu)),
-                ]);
-            }
-            let cores = run.server_cpu_s.map(|cpu_s| cpu_s / run.seconds);
-            readings.push(reading("", CORES, "cores", cores));
-            readings
+                ]
+            };
+            let said = if of_job(&run) { fio::parse(text) } else { Vec::new() };
+            said.into_iter().flat_map(readings).collect()
         });
         Self { options, numbers, jobs }
     }
 
-    /// Something was measured on it.
-    pub(super) fn has(&self, case: LevelCase) -> bool {
-        self.numbers.has(&case.name())
-    }
-
     /// The names of the jobs, as the job file has them.
     pub(super) fn jobs(&self) -> Vec<&str> {
-        self.numbers.jobs().into_iter().filter(|job| !job.is_empty()).collect()
-    }
-
-    /// The round in the middle.
-    pub(super) fn median(&self, case: LevelCase, job: &str, metric: &str) -> Option<f64> {
-        self.numbers.median(&case.name(), job, metric)
+        self.numbers.jobs()
     }
 
     /// The rate of one case by that of another in the same round.
     pub(super) fn ratio(&self, case: LevelCase, to: LevelCase, job: &str) -> Option<Measured> {
-        self.numbers.ratio(&case.name(), &to.name(), job, RATE)
+        self.numbers.ratio((case, job, RATE), to)
     }
 
     /// Rate by that without RAID and with the same cache.
@@ -107,8 +90,8 @@ impl<'a> Levels<'a> {
     pub(super) fn bound(&self, case: LevelCase, job: &str) -> Option<f64> {
         let level = case.built.level()?;
         let requests =
-            |name: &str| self.median(case.plain(), name, IOPS).filter(|requests| *requests > 0.0);
-        let jobs = self.jobs.get(&case.plain().name())?;
+            |name: &str| self.numbers.median((case.plain(), name, IOPS)).filter(|it| *it > 0.0);
+        let jobs = self.jobs.get(&case.plain().to_string())?;
         let shape = Shape::of(jobs.iter().find(|one| one.name == job)?)?;
         let reading = shape.reading();
         let reads = jobs.iter().find(|one| Shape::of(one).as_ref() == Some(&reading));
@@ -119,16 +102,29 @@ impl<'a> Levels<'a> {
 
     /// CPU seconds a second of the process that serves a case.
     pub(super) fn cores(&self, case: LevelCase) -> Option<f64> {
-        self.median(case, "", CORES)
+        self.numbers.cores(case, self.options.job_name()).map(|cores| cores.median)
     }
 
-    /// Each case of Braid's with what stands against it.
-    pub(super) fn pairs(&self, rival: Rival, cache: Cache) -> Vec<(LevelCase, LevelCase)> {
-        let pair = |level| {
-            let built = Built::of(rival, level)?;
-            Some((LevelCase { built: Built::Braid(level), cache }, LevelCase { built, cache }))
-        };
-        let pairs = self.options.levels.iter().copied().filter_map(pair);
-        pairs.filter(|(ours, theirs)| self.has(*ours) && self.has(*theirs)).collect()
+    /// Each case of Braid's, job by job, with what stands against it.
+    pub(super) fn against(&self, rival: Rival, cache: Cache) -> Vec<Against> {
+        let mut all = Vec::new();
+        for &level in &self.options.levels {
+            let Some(built) = Built::of(rival, level) else { continue };
+            let ours = LevelCase { built: Built::Braid(level), cache };
+            let theirs = LevelCase { built, cache };
+            all.extend(self.jobs().into_iter().filter_map(|job| {
+                let ratio = self.ratio(ours, theirs, job)?;
+                Some(Against { ours, theirs, job: job.to_owned(), ratio })
+            }));
+        }
+        all
     }
+}
+
+/// A job on a case of Braid's and on what stands against it.
+pub(super) struct Against {
+    pub(super) ours: LevelCase,
+    pub(super) theirs: LevelCase,
+    pub(super) job: String,
+    pub(super) ratio: Measured,
 }

@@ -9,6 +9,7 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,9 +80,11 @@ impl MembersCase {
     const fn one(self) -> Self {
         Self { members: 1, ..self }
     }
+}
 
-    fn name(self) -> String {
-        format!("{} x{}", self.class.name, self.members)
+impl fmt::Display for MembersCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x{}", self.class.name, self.members)
     }
 }
 
@@ -117,7 +120,7 @@ impl Plan for MembersOptions {
         let jobs = [bonnie.as_slice(), &reads].concat();
         let group = |class: &'static Class| Group {
             title: format!("members, {}", class.name),
-            cases: MembersCase::of(class).map(MembersCase::name).to_vec(),
+            cases: MembersCase::of(class).map(|case| case.to_string()).into(),
             jobs: jobs.clone(),
             rounds: runs,
             set_up: Duration::from_millis(700),
@@ -129,7 +132,7 @@ impl Plan for MembersOptions {
         // What is missing is said before anything is set up.
         Tool::find("bonnie++", "bonnie++")?;
         let blockdev = Tool::find("blockdev", "util-linux")?;
-        let MembersCase { class, members } = named(MembersCase::all(), |case| case.name(), case)?;
+        let MembersCase { class, members } = named(MembersCase::all(), case)?;
         let file_mib = class.file_mib(self.write_ms);
         let bound_bytes_s = (class.bound_kb_s(members) * KB) as u64;
         let reads_bytes = (bound_bytes_s * self.read_ms / 1000).next_multiple_of(MIB);

@@ -1,28 +1,39 @@
 //! Cases and loads.
 
+use std::fmt;
+
 use crate::compare::prepared::Requests;
+use crate::compare::words::names;
 
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
 pub(super) const MEMBERS: usize = 4;
 /// Data of a stripe of RAID 5.
 pub(super) const STRIPE_BYTES: u64 = CHUNK_BYTES * (MEMBERS as u64 - 1);
 
-/// Policy about the write hole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
-    Resync,
-    Bitmap,
-    Ppl,
-    Journal,
-    /// The journal answers small writes, and brings them in place later.
-    WrittenBack,
-}
+names! {
+    /// Policy about the write hole. A journal that is written back answers small writes, and brings
+    /// them in place later.
+    pub(super) enum Policy {
+        Resync = "resync",
+        Bitmap = "bitmap",
+        Ppl = "ppl",
+        Journal = "journal",
+        WrittenBack = "journal written back",
+    }
 
-/// Place of members, and of the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PolicyPlace {
-    Memory,
-    Files,
+    /// Place of members, and of the journal.
+    pub(super) enum PolicyPlace {
+        Memory = "memory",
+        Files = "files",
+    }
+
+    /// Load on an array.
+    pub(super) enum PolicyLoad {
+        Writes = "write 4K x32",
+        OneByOne = "write 4K x1",
+        Mixed = "70% read 4K x32",
+        Stripes = "whole stripes x8",
+    }
 }
 
 /// An array with a policy.
@@ -32,29 +43,7 @@ pub(super) struct PolicyCase {
     pub(super) place: PolicyPlace,
 }
 
-/// Load on an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PolicyLoad {
-    Stripes,
-    Writes,
-    OneByOne,
-    Mixed,
-}
-
 impl Policy {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Resync, Self::Bitmap, Self::Ppl, Self::Journal, Self::WrittenBack];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Resync => "resync",
-            Self::Bitmap => "bitmap",
-            Self::Ppl => "ppl",
-            Self::Journal => "journal",
-            Self::WrittenBack => "journal written back",
-        }
-    }
-
     pub(super) const fn has_journal(self) -> bool {
         matches!(self, Self::Journal | Self::WrittenBack)
     }
@@ -66,15 +55,6 @@ impl Policy {
 }
 
 impl PolicyPlace {
-    pub(super) const ALL: [Self; 2] = [Self::Memory, Self::Files];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Files => "files",
-        }
-    }
-
     pub(super) fn cases(self) -> [PolicyCase; 5] {
         Policy::ALL.map(|policy| PolicyCase { policy, place: self })
     }
@@ -84,29 +64,15 @@ impl PolicyCase {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         PolicyPlace::ALL.into_iter().flat_map(PolicyPlace::cases)
     }
+}
 
-    pub(super) fn name(self) -> String {
-        format!("{} on {}", self.policy.name(), self.place.name())
-    }
-
-    /// The name of what it is compared with.
-    pub(super) fn baseline(self) -> String {
-        Self { policy: Policy::Resync, ..self }.name()
+impl fmt::Display for PolicyCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.policy, self.place)
     }
 }
 
 impl PolicyLoad {
-    pub(super) const ALL: [Self; 4] = [Self::Writes, Self::OneByOne, Self::Mixed, Self::Stripes];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Stripes => "whole stripes x8",
-            Self::Writes => "write 4K x32",
-            Self::OneByOne => "write 4K x1",
-            Self::Mixed => "70% read 4K x32",
-        }
-    }
-
     /// Memory has no cache that would have to be flushed.
     pub(super) fn requests(self, place: PolicyPlace) -> Requests {
         let (read_percent, bytes, depth) = match self {

@@ -3,18 +3,18 @@
 use super::PolicyOptions;
 use super::case::{Policy, PolicyCase, PolicyLoad, PolicyPlace};
 use crate::compare::numbers::Numbers;
-use crate::compare::rates::{Compared, TIME, cells, every_number, of_fio};
-use crate::compare::words::{number, with_range};
+use crate::compare::rates::{self, Compared, TIME, cells, every_number, of_fio};
+use crate::compare::words::number;
 use crate::model::{Axis, Chapter, Found, Measured, Plot, Point, Rule, Series, Table};
 
 pub(super) fn chapter(options: &PolicyOptions, found: &Found) -> Chapter {
     let numbers = of_fio(found);
     let mut cases: Vec<PolicyCase> = PolicyCase::all().collect();
-    cases.retain(|case| numbers.has(&case.name()));
+    cases.retain(|case| numbers.has(case));
     let row = |case: &PolicyCase, load: PolicyLoad| Compared {
-        case: case.name(),
-        to: case.baseline(),
-        load: load.name().to_owned(),
+        case: case.to_string(),
+        to: baseline(case.place),
+        load: load.to_string(),
     };
     let rows: Vec<Compared> =
         cases.iter().flat_map(|case| PolicyLoad::ALL.map(|load| row(case, load))).collect();
@@ -54,53 +54,45 @@ fn others(place: PolicyPlace) -> impl Iterator<Item = PolicyCase> {
     place.cases().into_iter().filter(|case| case.policy != Policy::Resync)
 }
 
+/// The name of what the others are compared with.
+fn baseline(place: PolicyPlace) -> String {
+    PolicyCase { policy: Policy::Resync, place }.to_string()
+}
+
 fn cost(numbers: &Numbers, case: PolicyCase, load: PolicyLoad) -> Option<Measured> {
-    numbers.ratio(&case.name(), &case.baseline(), load.name(), TIME)
+    numbers.ratio((case, load, TIME), baseline(case.place))
 }
 
 fn costs(numbers: &Numbers, place: PolicyPlace) -> Table {
-    let row = |load: PolicyLoad| {
-        let word = |case| with_range(cost(numbers, case, load).as_ref());
-        std::iter::once(load.name().to_owned()).chain(others(place).map(word)).collect()
-    };
-    Table::new(
-        format!("Time per request by that of resync, members of {}", place.name()),
-        std::iter::once("load").chain(others(place).map(|case| case.policy.name())),
-        PolicyLoad::ALL.map(row),
-        "Medians of the ratios of all rounds, in brackets the least and the most; above 1 is \
-         slower than resync.",
-    )
+    let title = format!("Time per request by that of resync, members of {place}");
+    let cases = others(place).map(|case| (case.policy.to_string(), case.to_string()));
+    let note = "Medians of the ratios of all rounds, in brackets the least and the most; above 1 \
+                is slower than resync.";
+    rates::ratios(numbers, (title, TIME, &baseline(place)), PolicyLoad::ALL, cases, note)
 }
 
 fn says(numbers: &Numbers, place: PolicyPlace) -> Vec<String> {
     let sentence = |case: PolicyCase| {
         let cost = |load: PolicyLoad| {
             let times = number(cost(numbers, case, load)?.spread.median);
-            Some(format!("{times} times ({})", load.name()))
+            Some(format!("{times} times ({load})"))
         };
         let costs: Vec<String> = PolicyLoad::ALL.into_iter().filter_map(cost).collect();
-        let name = case.name();
         let costs = (!costs.is_empty()).then(|| costs.join(", "))?;
-        Some(format!("A request takes by {name} that of resync: {costs}."))
+        Some(format!("A request takes by {case} that of resync: {costs}."))
     };
     others(place).filter_map(sentence).collect()
 }
 
 fn plot(numbers: &Numbers, place: PolicyPlace) -> Plot {
     let bars = |case: PolicyCase| {
-        let point = |(at, load): (usize, PolicyLoad)| {
-            Some(Point::of(at as f64, cost(numbers, case, load)?.spread))
-        };
-        Series::measured(
-            case.policy.name(),
-            PolicyLoad::ALL.into_iter().enumerate().filter_map(point),
-        )
+        let point = |(at, load)| Some(Point::of(at as f64, cost(numbers, case, load)?.spread));
+        let points = PolicyLoad::ALL.into_iter().enumerate().filter_map(point);
+        Series::measured(case.policy.name(), points)
     };
-    let axes = [
-        Axis::names("", PolicyLoad::ALL.map(PolicyLoad::name)),
-        Axis::linear("time per request by that of resync"),
-    ];
-    let id = format!("policies-{}", place.name());
-    let title = format!("Policies, members of {}", place.name());
-    Plot::new(id, title, axes, others(place).map(bars)).with_rules([Rule::new("resync", 1.0)])
+    let loads = Axis::names("", PolicyLoad::ALL.map(PolicyLoad::name));
+    let axes = [loads, Axis::linear("time per request by that of resync")];
+    let title = format!("Policies, members of {place}");
+    Plot::new(format!("policies-{place}"), title, axes, others(place).map(bars))
+        .with_rules([Rule::new("resync", 1.0)])
 }

@@ -60,9 +60,9 @@ impl Plan for PolicyOptions {
     fn groups(&self) -> Vec<Group> {
         let takes = Duration::from_millis(self.run_ms) + BESIDE;
         let group = |place: PolicyPlace| Group {
-            title: format!("policies, {}", place.name()),
-            cases: place.cases().map(PolicyCase::name).to_vec(),
-            jobs: PolicyLoad::ALL.map(|load| Job::new(load.name(), takes)).to_vec(),
+            title: format!("policies, {place}"),
+            cases: place.cases().map(|case| case.to_string()).into(),
+            jobs: PolicyLoad::ALL.map(|load| Job::new(load.name(), takes)).into(),
             rounds: self.runs,
             set_up: Duration::from_millis(1500),
         };
@@ -83,7 +83,7 @@ impl Plan for PolicyOptions {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let PolicyCase { policy, place } = named(PolicyCase::all(), |case| case.name(), case)?;
+        let PolicyCase { policy, place } = named(PolicyCase::all(), case)?;
         let room = match place {
             PolicyPlace::Memory => room.in_memory()?,
             PolicyPlace::Files => room.clone(),
@@ -106,7 +106,7 @@ impl Plan for PolicyOptions {
         let tool = Tool::find("fio", "fio")?;
         let run_ms = self.run_ms;
         Ok(Prepared::on(stack, move |stack, job, note| {
-            let load = named(PolicyLoad::ALL, |load| load.name().to_owned(), job)?;
+            let load = named(PolicyLoad::ALL, job)?;
             let text = job_file(job, &stack.top, load.requests(place), (area_bytes, run_ms));
             if policy != Policy::WrittenBack {
                 return fio::run(&tool, &text, note);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::StateOptions;
-use super::case::{State, StateLevel, Task};
+use super::case::{Flow, MIRROR, State, StateLevel, Task};
 use crate::compare::named;
 use crate::failure::Failure;
 use crate::model::Note;
@@ -42,7 +42,7 @@ pub(super) fn array(
 /// data begin.
 pub(super) fn alone(room: &Room, options: &StateOptions) -> Result<Stack, Failure> {
     let name = ("alone", options.swept_member_bytes);
-    let stack = array(room, options, StateLevel::ALL[0], name)?.down_to_members();
+    let stack = array(room, options, MIRROR, name)?.down_to_members();
     let member = stack.members[0].clone();
     let (offset, size) = data_area(room, &member)?;
     let words = ["--direct-io=on", "--offset", &offset, "--sizelimit", &size];
@@ -112,10 +112,10 @@ impl StateSweep {
     }
 
     pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let said = match named(Task::all(&self.sizes_mb), |task| task.name(), job)? {
-            Task::Write(mb) => self.write(stack, mb, &["oflag=sync"], note)?,
+        let said = match named(Task::all(&self.sizes_mb), job)? {
+            Task::Sized(Flow::Write, mb) => self.write(stack, mb, &["oflag=sync"], note)?,
             Task::Cached(mb) => self.cached(stack, mb, note)?,
-            Task::Read(mb) => self.read(stack, mb, note)?,
+            Task::Sized(Flow::Read, mb) => self.read(stack, mb, note)?,
             Task::TwoReaders => self.two_readers(stack, note)?,
             _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
         };
