@@ -8,8 +8,8 @@ pub mod levels;
 pub mod members;
 mod numbers;
 pub mod policies;
-mod prepared;
 mod rates;
+mod requests;
 pub mod rivals;
 pub mod states;
 #[cfg(test)]
@@ -18,18 +18,16 @@ mod words;
 
 use std::fmt::Display;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::rivals::Rival;
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Standing};
-use crate::rig::Room;
+use crate::model::Comparison;
 
 /// Plan of a comparison. Its fields are the options that decide about the findings, as the report's
 /// folder keeps them.
-pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
+pub trait Plan: Comparison + DeserializeOwned + 'static {
     /// See [`Comparison::name`].
     const NAME: &'static str;
 
@@ -41,65 +39,22 @@ pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
 
     /// Measures those of these rivals beside it that it can be compared with.
     fn beside(&mut self, _rivals: &[Rival]) {}
-
-    /// See [`Comparison::groups`].
-    fn groups(&self) -> Vec<Group>;
-
-    /// See [`Comparison::needs_bytes`].
-    fn needs_bytes(&self) -> u64 {
-        0
-    }
-
-    /// See [`Comparison::needs_memory_bytes`].
-    fn needs_memory_bytes(&self) -> u64 {
-        0
-    }
-
-    /// See [`Comparison::smaller`].
-    fn smaller(&self) -> Option<Self> {
-        None
-    }
-
-    /// See [`Comparison::set_up`].
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
-
-    /// See [`Comparison::chapter`].
-    fn chapter(&self, found: &Found) -> Chapter;
 }
 
-impl<P: Plan> Comparison for P {
-    fn name(&self) -> &'static str {
-        P::NAME
-    }
+/// Writes the name and the options of a [`Comparison`] that is a [`Plan`].
+macro_rules! kept {
+    () => {
+        fn name(&self) -> &'static str {
+            <Self as crate::compare::Plan>::NAME
+        }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
-    fn groups(&self) -> Vec<Group> {
-        Plan::groups(self)
-    }
-
-    fn needs_bytes(&self) -> u64 {
-        Plan::needs_bytes(self)
-    }
-
-    fn needs_memory_bytes(&self) -> u64 {
-        Plan::needs_memory_bytes(self)
-    }
-
-    fn smaller(&self) -> Option<Box<dyn Comparison>> {
-        Plan::smaller(self).map(|smaller| Box::new(smaller) as _)
-    }
-
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        Plan::set_up(self, case, room)
-    }
-
-    fn chapter(&self, found: &Found) -> Chapter {
-        Plan::chapter(self, found)
-    }
+        fn options(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap_or_default()
+        }
+    };
 }
+
+use kept;
 
 /// Wishes that all comparisons understand.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::found::{Gap, Measured};
-use super::spread::Spread;
+use super::found::{Gap, Measured, Spread};
 
 /// The part of the report that belongs to one comparison.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -33,16 +33,12 @@ pub struct FioFigures {
 /// One direction of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Side {
-    /// Bytes moved.
-    pub bytes: f64,
     /// Number of requests.
     pub requests: f64,
     /// Bytes a second.
     pub bytes_s: f64,
     /// Requests a second.
     pub iops: f64,
-    /// Time in which it moved them.
-    pub runtime_s: f64,
     /// Half of the requests took at most so long.
     pub p50_s: Option<f64>,
     /// 99 of 100 requests took at most so long.
@@ -154,11 +150,9 @@ fn side(value: &Value) -> Side {
     let of = |latency: &str, name: &str| value[latency]["percentile"][name].as_f64();
     let percentile = |name: &str| Some(of("lat_ns", name).or_else(|| of("clat_ns", name))? / 1e9);
     Side {
-        bytes: number("io_bytes"),
         requests: number("total_ios"),
         bytes_s: number("bw_bytes"),
         iops: number("iops"),
-        runtime_s: number("runtime") / 1e3,
         p50_s: percentile("50.000000"),
         p99_s: percentile("99.000000"),
         p999_s: percentile("99.900000"),
@@ -168,11 +162,9 @@ fn side(value: &Value) -> Side {
 /// Adds one more process to a job, which has `processes` then.
 fn add(job: &mut FioFigures, more: &FioFigures, processes: f64) {
     for (side, more) in [(&mut job.read, &more.read), (&mut job.write, &more.write)] {
-        side.bytes += more.bytes;
         side.requests += more.requests;
         side.bytes_s += more.bytes_s;
         side.iops += more.iops;
-        side.runtime_s = side.runtime_s.max(more.runtime_s);
         // Of all of them it is not known; the worst is not too good.
         side.p50_s = worst(side.p50_s, more.p50_s);
         side.p99_s = worst(side.p99_s, more.p99_s);
@@ -234,7 +226,6 @@ mod tests {
         assert_eq!(write.side().p99_s, Some(22.912e-6));
         assert_eq!((write.read.p50_s, write.error, write.system_cpu_percent), (None, 0, 40.0));
         assert_eq!(read.side().bytes_s, 53_403_412.0 + 69_534_217.0);
-        assert_eq!(read.side().runtime_s, 3.927);
         assert_eq!(read.side().p50_s, Some(61.696e-6));
         assert!((read.user_cpu_percent - 1.656_727_5).abs() < 1e-9);
     }

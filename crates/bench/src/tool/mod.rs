@@ -4,13 +4,11 @@ pub mod bonnie;
 pub mod dd;
 pub mod fio;
 pub mod mdstat;
-mod note;
 pub mod qemu_img;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-pub use self::note::Note;
 use crate::failure::Failure;
 
 /// Directories in which Debian puts what only root needs, which is not on everybody's path.
@@ -115,6 +113,24 @@ impl Tool {
         let named = text.lines().find_map(|line| line.strip_prefix("Version:"));
         let line = named.or_else(|| text.lines().find(|line| !line.trim().is_empty()))?;
         Some(line.trim().to_owned())
+    }
+}
+
+/// The record of a run of a job: the commands, and what they said, as files.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// Commands as they were typed.
+    pub commands: Vec<String>,
+    /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Directory in which tools may write; gone afterwards.
+    pub scratch: PathBuf,
+}
+
+impl Note {
+    /// Notes what a tool said.
+    pub fn file(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.files.push((name.to_owned(), content.into()));
     }
 }
 

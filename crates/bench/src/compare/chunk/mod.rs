@@ -17,9 +17,9 @@ use self::cases::{ChunkCase, ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WA
 use self::numbers::Chunks;
 use super::rivals::Rival;
 use super::words::size;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Gap, Group, Job, Standing};
+use crate::model::{Chapter, Comparison, Found, Gap, Group, Job, Standing};
 use crate::rig::{FileSystemKind, Room};
 
 /// The chunk and the number of members that were published.
@@ -168,13 +168,17 @@ impl Plan for ChunkOptions {
     fn beside(&mut self, rivals: &[Rival]) {
         self.against = rivals.iter().copied().filter(|rival| RIVALS.contains(rival)).collect();
     }
+}
+
+impl Comparison for ChunkOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         let sweeps = self.levels.iter().map(|level| self.sweeps(level));
         sweeps.chain([self.counted(), self.disks()]).collect()
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
         match named(ChunkCase::all(self), case)? {
             ChunkCase::Sweep(sweep) => set_up::sweep(&sweep, self, room),
             ChunkCase::Counted(sweep) => set_up::counted(&sweep, self, room),

@@ -6,7 +6,7 @@ use std::fs;
 use super::cases::{ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job, verb};
 use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::named;
-use crate::compare::prepared::{Prepared, fill, target_lines};
+use crate::compare::requests::{fill, target_lines};
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
 use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
@@ -50,7 +50,7 @@ pub(super) fn sweep(
     sweep: &ChunkSweep,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let tool = Tool::find("fio", "fio")?;
     let bytes = member_bytes(&sweep.level, options.members, options.area_bytes);
     let stack = Stack::new(room, &sweep.to_string()).files(options.members, bytes)?;
@@ -58,7 +58,7 @@ pub(super) fn sweep(
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
     fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
     let options = options.clone();
-    Ok(Prepared::on(stack, move |stack, job, note| {
+    Ok(Standing::on(stack, move |stack, job, note| {
         let job = named(SweepJob::all(&options), job)?;
         fio::run(&tool, &job_file(&options, job, &stack.top, area_bytes), note)
     }))
@@ -92,7 +92,7 @@ pub(super) fn counted(
     sweep: &ChunkSweep,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
     let bytes = options.area_bytes.min(64 << 20);
     let bytes = member_bytes(&sweep.level, options.members, bytes);
@@ -100,7 +100,7 @@ pub(super) fn counted(
     let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
     let image = whole(&stack);
     qemu_img::fill(&qemu_img, &image)?;
-    Ok(Prepared::on(stack, move |stack, job, note| {
+    Ok(Standing::on(stack, move |stack, job, note| {
         let write = named(WAYS.map(counted_job), job)? == counted_job(true);
         let load = Load { bytes: COUNTED_REQUEST_BYTES, depth: 1, write, scattered: true };
         let before = counters(stack, "before")?;
@@ -133,7 +133,7 @@ pub(super) fn disk(
     disk: VirtualDiskPlace,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
     let stack = Stack::new(room, &disk.to_string());
     let (stack, image) = match disk {
@@ -149,7 +149,7 @@ pub(super) fn disk(
     };
     qemu_img::fill(&qemu_img, &image)?;
     let seconds = options.seconds;
-    Ok(Prepared::on(stack, move |_, job, note| {
+    Ok(Standing::on(stack, move |_, job, note| {
         let job = named(DiskJob::ALL, job)?;
         qemu_img::run(&qemu_img, &image, job.load, seconds, note)
     }))

@@ -1,7 +1,6 @@
 //! Chapter of arrays over nodes.
 
-use super::entry::{self, ClusterEntry};
-use super::published::PublishedFigures;
+use super::entry::{self, ClusterEntry, PublishedFigures};
 use super::{plots, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Measured, Spread};
 

@@ -9,7 +9,6 @@ pub mod load;
 mod nodes;
 mod options;
 mod plots;
-mod published;
 pub mod rebuild;
 mod rig;
 mod sentences;
@@ -26,10 +25,9 @@ use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::ClusterCase;
 use self::rig::{MeasurementKind, Rig, Turns};
-use crate::compare::prepared::Prepared;
-use crate::compare::{Plan, named};
+use crate::compare::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Standing};
 use crate::rig::{Room, Stack};
 
 pub use options::{ClusterOptions, ClusterSweep};
@@ -77,9 +75,9 @@ impl Cluster {
         case: ClusterCase,
         room: &Room,
         shared: Rc<RefCell<Turns<R>>>,
-    ) -> Box<dyn Standing> {
+    ) -> Standing {
         let seconds = self.options.seconds;
-        Prepared::on(Stack::new(room, Self::NAME), move |_, job, note| {
+        Standing::on(Stack::new(room, Self::NAME), move |_, job, note| {
             let pattern = named(Pattern::ALL, job)?;
             let schedule = match case {
                 ClusterCase::Ours(_, schedule) => schedule,
@@ -104,12 +102,16 @@ impl Plan for Cluster {
     fn runs(&mut self) -> &mut u16 {
         &mut self.options.runs
     }
+}
+
+impl Comparison for Cluster {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         self.options.groups()
     }
 
-    fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, name: &str, room: &Room) -> Result<Standing, Failure> {
         let case = named(self.options.cases(), name)?;
         let seconds = self.options.seconds;
         Ok(match &case {

@@ -197,47 +197,26 @@ impl ClusterOptions {
     #[must_use]
     pub fn full() -> Self {
         let made_by_nodes = [WriteSchedule::Chain, WriteSchedule::Encoder];
-        let blocks = || vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10];
-        let block = || vec![64 << 10];
-        let others = vec![
-            Pattern::Read,
-            Pattern::ReadOneLost,
-            Pattern::ReadTwoLost,
-            Pattern::WriteOneLost,
-            Pattern::WriteTwoLost,
-            Pattern::WriteAlone,
-            Pattern::Write4k,
-        ];
+        let block_bytes: Vec<u64> = [4, 16, 64, 256, 512].map(|kib| kib << 10).into();
+        let nodes = vec![4, 5, 6, 9, 12, 16, 24, 34];
+        // What is compared beyond blocks and numbers of nodes has one block.
+        let alike = |made_by| ClusterSweep { block_bytes: vec![64 << 10], ..five(made_by) };
+        let on_disk = |sweep| ClusterSweep { storage: vec![Storage::Disk], ..sweep };
+        let others = Pattern::ALL[1..8].to_vec();
         let small = vec![Pattern::Write4k, Pattern::Write4kDurable];
         let policies = vec![Policy::Bitmap, Policy::Ppl, Policy::Journal];
-        let mixed = [WriteSchedule::Encoder, WriteSchedule::Mix];
-        let disk = || vec![Storage::Disk];
-        let reads = vec![Pattern::Read];
+        let schedules = vec![WriteSchedule::Encoder];
+        let read = ClusterSweep { others: vec![Pattern::Read], ..alike(&made_by_nodes) };
+        let kept = ClusterSweep { others: small, policies, schedules, ..alike(&[]) };
+        let mixed = alike(&[WriteSchedule::Encoder, WriteSchedule::Mix]);
         let sweeps = vec![
-            ClusterSweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
-            ClusterSweep { block_bytes: blocks(), ..five(&made_by_nodes) },
-            ClusterSweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
-            ClusterSweep {
-                block_bytes: block(),
-                others,
-                gluster: shapes(),
-                ..five(&made_by_nodes)
-            },
-            ClusterSweep {
-                block_bytes: block(),
-                others: reads,
-                storage: disk(),
-                ..five(&made_by_nodes)
-            },
-            ClusterSweep {
-                block_bytes: block(),
-                others: small,
-                policies,
-                storage: disk(),
-                schedules: vec![WriteSchedule::Encoder],
-                ..five(&[])
-            },
-            ClusterSweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
+            ClusterSweep { block_bytes: block_bytes.clone(), ..two_and_one(&made_by_nodes) },
+            ClusterSweep { block_bytes, ..five(&made_by_nodes) },
+            ClusterSweep { nodes, ..five(&made_by_nodes) },
+            ClusterSweep { others, gluster: shapes(), ..alike(&made_by_nodes) },
+            on_disk(read),
+            on_disk(kept),
+            ClusterSweep { clients: vec![1, 2, 3, 4], ..mixed },
         ];
         Self { sweeps, seconds: 2.0, runs: 3 }
     }

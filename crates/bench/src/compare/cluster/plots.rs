@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::ClusterEntry;
-use super::published::PublishedFigures;
+use super::entry::{ClusterEntry, PublishedFigures};
 use super::setting::{link, number};
 use super::words::{Pattern, Storage, WriteSchedule};
 use crate::compare::words::size;

@@ -1,7 +1,6 @@
 //! Sentences that follow from the figures.
 
-use super::entry::ClusterEntry;
-use super::published::PublishedFigures;
+use super::entry::{ClusterEntry, PublishedFigures};
 use super::setting::{Setting, link, number};
 use super::tables::percent;
 use super::words::{Pattern, Storage};

@@ -1,7 +1,6 @@
 //! Measurements as tables: bound beside measured, and published beside both.
 
-use super::entry::{ClusterEntry, CpuSeconds};
-use super::published::PublishedFigures;
+use super::entry::{ClusterEntry, CpuSeconds, PublishedFigures};
 use super::words::Pattern;
 use crate::compare::words::{marked, range, two, word};
 use crate::model::{Spread, Table};

@@ -10,8 +10,8 @@ use braid_host::serve::Private;
 use braid_host::submission::{Message, SubmissionQueue};
 use hdrhistogram::Histogram;
 
-use crate::compare::prepared::Requests;
 use crate::compare::rates::Figures;
+use crate::compare::requests::Requests;
 use crate::compare::{named, scramble};
 use crate::failure::Failure;
 use crate::model::Note;

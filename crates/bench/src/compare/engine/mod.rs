@@ -18,10 +18,10 @@ use self::case::{EXPORTS, EngineCase, EnginePlace, all, levels, member_bytes, me
 use self::driver::Driver;
 use self::inside::{ArrayShape, Inside, copy};
 use self::load::{EngineLoad, keep, loads};
-use super::prepared::{Prepared, fill, forgive, job_file};
-use super::{Plan, named};
+use super::requests::{fill, job_file};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Note, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
 use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
 
@@ -73,23 +73,23 @@ impl EngineOptions {
         case: EngineCase,
         (shape, place): (ArrayShape, EnginePlace),
         room: &Room,
-    ) -> Result<Box<dyn Standing>, Failure> {
+    ) -> Result<Standing, Failure> {
         let stack = Stack::new(room, &case.to_string());
         let (inside, stack) = Inside::start(self, stack, shape, place, room)?;
         let length = Duration::from_millis(self.run_ms);
-        Ok(Prepared::on(stack, move |_, job, note| {
+        Ok(Standing::on(stack, move |_, job, note| {
             keep(job, note, |load| inside.drive(load, length))
         }))
     }
 
     /// Sets up what is asked by a program, or as a virtual machine asks.
-    fn served(&self, case: EngineCase, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn served(&self, case: EngineCase, room: &Room) -> Result<Standing, Failure> {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;
         if matches!(stack.top, Target::VhostUser(_)) {
             let mut guest = Driver::on(&stack, area_bytes)?;
             let length = Duration::from_millis(run_ms);
-            let mut stands = Prepared::on(stack, move |_, job, note| {
+            let mut stands = Standing::on(stack, move |_, job, note| {
                 keep(job, note, |load| guest.drive(load, length))
             });
             stands.forgiven = matches!(case, EngineCase::Beside(_));
@@ -97,7 +97,7 @@ impl EngineOptions {
         }
         fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
         let tool = Tool::find("fio", "fio")?;
-        let mut stands = Prepared::on(stack, move |stack, job, note| {
+        let mut stands = Standing::on(stack, move |stack, job, note| {
             let load: EngineLoad = named(loads(), job)?;
             let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
             fio::run(&tool, &text, note)
@@ -124,6 +124,10 @@ impl Plan for EngineOptions {
     fn runs(&mut self) -> &mut u16 {
         &mut self.runs
     }
+}
+
+impl Comparison for EngineOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         EnginePlace::ALL.map(|place| self.group(place)).to_vec()
@@ -140,12 +144,12 @@ impl Plan for EngineOptions {
         self.members_bytes(arrays) + stripes + WITHOUT_RAID * self.area_bytes
     }
 
-    fn smaller(&self) -> Option<Self> {
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
         let area_bytes = self.area_bytes / 2;
-        (area_bytes >= LEAST_BYTES).then(|| Self { area_bytes, ..self.clone() })
+        (area_bytes >= LEAST_BYTES).then(|| Box::new(Self { area_bytes, ..self.clone() }) as _)
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
         match named(all(self), case)? {
             case @ EngineCase::Within(level, place) => {
                 self.within(case, (ArrayShape::usual(level), place), room)
@@ -154,12 +158,12 @@ impl Plan for EngineOptions {
                 self.within(case, (ArrayShape::STRIPES, EnginePlace::Memory), room)
             }
             case @ EngineCase::Over(..) => self.served(case, room),
-            case @ EngineCase::Beside(_) => self.served(case, room).map_err(forgive),
+            case @ EngineCase::Beside(_) => self.served(case, room).map_err(Failure::forgiven),
             case @ EngineCase::Copies => {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
                 let length = Duration::from_millis(self.run_ms);
-                Ok(Prepared::on(Stack::new(room, &case.to_string()), move |_, job, note| {
+                Ok(Standing::on(Stack::new(room, &case.to_string()), move |_, job, note| {
                     keep(job, note, |load| Ok(copy(&mut area, load, length)))
                 }))
             }

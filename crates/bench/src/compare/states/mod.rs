@@ -21,18 +21,18 @@ use self::case::{
 };
 use self::sweep::StateSweep;
 use self::trace::Tracing;
-use super::prepared::Prepared;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
 use crate::rig::{Room, Stack};
 
 /// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
-/// Name of the array whose recovery is limited.
-const LIMITED: &str = "limited";
 /// Time to set up and take down an array with a file system.
 const SET_UP: Duration = Duration::from_millis(700);
+
+/// Runs a job on a case.
+type Jobs = Box<dyn FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>>;
 
 /// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +151,10 @@ impl Plan for StateOptions {
     fn runs(&mut self) -> &mut u16 {
         &mut self.runs
     }
+}
+
+impl Comparison for StateOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         let swept = LEVELS.into_iter().filter(|one| self.swept_levels.contains(&one.number));
@@ -159,39 +163,41 @@ impl Plan for StateOptions {
         sweeps.chain(traced.map(|one| self.traces(one))).chain([self.limits()]).collect()
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
         // What a member gives at the most.
         let members = if room.members.is_empty() {
             format!("{} bytes/s each\n", self.member_bytes_per_s)
         } else {
             "as they are\n".to_owned()
         };
-        let swept = |stack: Stack, state, members: String| {
-            let jobs = StateSweep::new(&stack, state, self)?;
-            Ok(Prepared::on(stack, move |stack, job, note| {
-                note.file("members.txt", members.as_str());
-                jobs.run(stack, job, note)
-            }) as Box<dyn Standing>)
-        };
-        let traced = |level: StateLevel, name: &str, members: String| {
-            let stack = sweep::array(room, self, level, (name, self.traced_member_bytes))?;
-            let jobs = Tracing::new(&stack, self, name == LIMITED)?;
-            Ok(Prepared::on(stack, move |stack, job, note| {
-                note.file("members.txt", members.as_str());
-                jobs.run(stack, job, note)
-            }) as Box<dyn Standing>)
-        };
+        let array = |level, name: &str, bytes| sweep::array(room, self, level, (name, bytes));
         let all = all_states().chain(LEVELS.map(StateCase::Trace)).chain([StateCase::Limited]);
-        match named(all, case)? {
+        let case = named(all, case)?;
+        let traced = self.traced_member_bytes;
+        let stack = match case {
             StateCase::Array(level, state) => {
                 let name = format!("raid{}{state:?}", level.number);
-                let name = (name.as_str(), self.swept_member_bytes);
-                swept(sweep::array(room, self, level, name)?, state, members)
+                array(level, &name, self.swept_member_bytes)?
             }
-            StateCase::Alone => swept(sweep::alone(room, self)?, State::InSync, members),
-            StateCase::Trace(level) => traced(level, &format!("raid{}", level.number), members),
-            StateCase::Limited => traced(MIRROR, LIMITED, members),
-        }
+            StateCase::Alone => sweep::alone(room, self)?,
+            StateCase::Trace(level) => array(level, &format!("raid{}", level.number), traced)?,
+            StateCase::Limited => array(MIRROR, "limited", traced)?,
+        };
+        let state = if let StateCase::Array(_, state) = case { state } else { State::InSync };
+        let mut run: Jobs = match case {
+            StateCase::Array(..) | StateCase::Alone => {
+                let jobs = StateSweep::new(&stack, state, self)?;
+                Box::new(move |stack, job, note| jobs.run(stack, job, note))
+            }
+            StateCase::Trace(_) | StateCase::Limited => {
+                let jobs = Tracing::new(&stack, self, case == StateCase::Limited)?;
+                Box::new(move |stack, job, note| jobs.run(stack, job, note))
+            }
+        };
+        Ok(Standing::on(stack, move |stack, job, note| {
+            note.file("members.txt", members.as_str());
+            run(stack, job, note)
+        }))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {

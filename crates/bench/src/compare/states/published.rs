@@ -51,33 +51,3 @@ pub(super) fn mb_s(case: StateCase, task: Task) -> Option<f64> {
 pub(super) fn ratio(case: StateCase, task: Task) -> Option<f64> {
     Some(mb_s(case, task)? / mb_s(StateCase::Alone, task)?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::case::{MIRROR, states};
-    use super::*;
-
-    /// Ratios that their author could have worked out.
-    #[test]
-    fn the_ratios_are_the_ones_known() {
-        let percent = |case, flow, mb| {
-            ratio(case, Task::Sized(flow, mb)).map_or(0, |ratio| (ratio * 100.0).round() as u32)
-        };
-        let rows = |flow| states(MIRROR).map(|case| SIZES_MB.map(|mb| percent(case, flow, mb)));
-        let written = [
-            [0, 77, 94, 100, 101, 101, 100, 97],
-            [0, 110, 103, 106, 103, 102, 100, 98],
-            [0, 105, 99, 102, 98, 99, 99, 95],
-        ];
-        assert_eq!(rows(Flow::Write), written);
-        let read = [
-            [74, 67, 89, 97, 102, 100, 100, 99],
-            [100, 76, 91, 103, 105, 105, 102, 102],
-            [68, 109, 95, 94, 100, 95, 92, 97],
-        ];
-        assert_eq!(rows(Flow::Read), read);
-        assert!((RECOVERY_IN_USE - 0.13).abs() < 0.005 && (RECOVERY_AFTER - 0.76).abs() < 0.005);
-        let cached = |mb| mb_s(states(MIRROR)[0], Task::Cached(mb));
-        assert_eq!((cached(2), cached(1024)), (None, Some(30.1)));
-    }
-}

@@ -8,20 +8,25 @@
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
 
-use braid_host::export::fuse::{Tree, attach};
+use braid_host::export::fuse::proto::{FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES};
+use braid_host::export::fuse::{FileOperation, FileOutcome, Tree, attach};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
 use crate::failure::{Failure, system_error};
-use disk::{Disk, Host};
+use disk::{Host, Reply, Request, length};
 
 mod disk;
 mod meter;
-mod reply;
-mod session;
 #[cfg(test)]
 mod tests;
 
@@ -69,7 +74,7 @@ impl LimitedDisks {
         for (number, file) in files.iter().enumerate() {
             let opened = open(file).and_then(|(file, bytes)| {
                 named.push((disk_name(number), bytes));
-                Disk::start(file, limits.disk, host.clone())
+                disk::start(file, limits.disk, host.clone())
             });
             disks.push(
                 opened.map_err(|error| {
@@ -79,7 +84,7 @@ impl LimitedDisks {
         }
         let mount = Guard::new(Leftover::Mount(directory.clone()));
         let served = attach(&directory, "braid-bench", false)
-            .and_then(|device| session::serve(device, Tree::new(named, false), disks));
+            .and_then(|device| serve(device, Tree::new(named, false), disks));
         served.map_err(|error| {
             let reason = format!("FUSE cannot mount them: {}", system_error(&error));
             Failure::gap("limited disks", reason, "see that /dev/fuse exists")
@@ -99,4 +104,47 @@ fn open(path: &PathBuf) -> io::Result<(File, u64)> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let bytes = file.seek(SeekFrom::End(0))?;
     Ok((file, bytes))
+}
+
+/// Serves what is mounted on a thread of its own, until nothing is any more: the files of the tree
+/// are these disks.
+fn serve(device: OwnedFd, tree: Tree, disks: Vec<Sender<Request>>) -> io::Result<()> {
+    let device = Arc::new(File::from(device));
+    let serve = move || {
+        let mut bytes = vec![0; HEAD_BYTES + MAX_TRANSFER_BYTES as usize];
+        while let Some(len) = next(&device, &mut bytes) {
+            let (head, rest) = bytes[..len].split_at(len.min(HEAD_BYTES));
+            let Some(request) = FuseRequest::decode(head, rest) else { continue };
+            let reply = Reply { device: Arc::clone(&device), unique: request.unique };
+            match tree.take(&request) {
+                FileOutcome::Nothing => {}
+                FileOutcome::Answer(answer) => reply.give(&answer, &[]),
+                FileOutcome::Ask { file, ask } => {
+                    let data = match &ask {
+                        FileOperation::Write { range, .. } => rest[..length(range)].to_vec(),
+                        _ => Vec::new(),
+                    };
+                    // The thread lives as long as its queue does.
+                    let _ = disks[file].send(Request { ask, data, reply });
+                }
+            }
+        }
+    };
+    thread::Builder::new().name("fuse".into()).spawn(serve).map(drop)
+}
+
+/// The next request: how long it is. `None` when there are no more.
+fn next(device: &File, bytes: &mut [u8]) -> Option<usize> {
+    loop {
+        match rustix::io::read(device, &mut *bytes) {
+            Ok(len) => return Some(len),
+            Err(Errno::AGAIN) => {
+                // What goes wrong here the next attempt tells.
+                let _ = poll(&mut [PollFd::new(device, PollFlags::IN)], None);
+            }
+            // It was taken back; or it does not matter.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
 }
