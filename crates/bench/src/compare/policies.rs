@@ -13,8 +13,8 @@ use super::words::{names, number};
 use super::{Plan, kept, named};
 use crate::failure::Failure;
 use crate::model::{
-    Axis, Chapter, Comparison, Found, Group, Job, Measured, Note, Plot, Point, Rule, Series,
-    Standing, Table,
+    Axis, Chapter, Comparison, Found, Group, Job, Measured, Plot, Point, Rule, Series, Standing,
+    Table,
 };
 use crate::rig::{Array, ArraySpec, Room, Stack};
 use crate::tool::{Tool, fio};
@@ -190,7 +190,7 @@ impl Comparison for PolicyOptions {
         let stack = stack.array(spec)?;
         let bytes = stack.running_array().map_or(0, Array::size_bytes);
         let area_bytes = bytes / STRIPE_BYTES * STRIPE_BYTES;
-        fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+        fill(&room, &stack, area_bytes)?;
         let tool = Tool::find("fio", "fio")?;
         let run_ms = self.run_ms;
         Ok(Standing::on(stack, move |stack, job, note| {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::failure::Failure;
 use crate::model::Note;
-use crate::rig::{Stack, Target};
+use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
 
 /// Requests at random places.
@@ -50,10 +50,11 @@ pub(super) fn target_lines(target: &Target) -> String {
 }
 
 /// Writes an area once, so that nothing has to be made room for later and no hole is read.
-pub(super) fn fill(stack: &Stack, area_bytes: u64, note: &mut Note) -> Result<(), Failure> {
+pub(super) fn fill(room: &Room, stack: &Stack, area_bytes: u64) -> Result<(), Failure> {
     let target = target_lines(&stack.top);
     let text = format!("[fill]\n{target}rw=write\nbs=1m\niodepth=8\nsize={area_bytes}\n");
-    fio::run(&Tool::find("fio", "fio")?, &text, note)
+    let mut note = Note { scratch: room.scratch.clone(), ..Note::default() };
+    fio::run(&Tool::find("fio", "fio")?, &text, &mut note)
 }
 
 /// The job file of requests within an area, for so long. All latencies count from sending a

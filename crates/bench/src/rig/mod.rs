@@ -17,9 +17,9 @@ mod virtual_disk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, FileSystemKind, LoopDevice, drop_caches};
-pub use limit::{LimitedDisks, Limits, Rate};
-pub use md::Md;
-pub use room::{MemberFiles, Room};
+pub use limit::{Limits, Rate};
+pub(crate) use md::md_exists;
+pub use room::Room;
 pub(crate) use room::{file_name, memory_available_bytes};
 pub use server::{Program, Server, Target};
 pub use stack::Stack;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::array::{Array, ArraySpec};
 use super::device::{FileSystem, FileSystemKind, LoopDevice};
 use super::leftovers::{Guard, Leftover};
-use super::limit::{LimitedDisks, Limits};
-use super::md::Md;
-use super::room::{MemberFiles, Room, file_name};
+use super::limit::{Limits, limited};
+use super::md;
+use super::room::{Room, file_name};
 use super::server::{Program, Server, Target};
 use crate::failure::Failure;
 
@@ -28,6 +28,8 @@ pub struct Stack {
     pub commands: Vec<String>,
     room: Room,
     layers: Vec<Box<dyn Any>>,
+    /// Layers that the members are made of.
+    below: usize,
 }
 
 impl Stack {
@@ -42,6 +44,7 @@ impl Stack {
             commands: Vec::new(),
             room: room.clone(),
             layers: Vec::new(),
+            below: 0,
         }
     }
 
@@ -54,6 +57,7 @@ impl Stack {
     fn with_members(mut self, layer: impl Any, members: Vec<PathBuf>) -> Self {
         let first = members.first().cloned().unwrap_or_default();
         self.members = members;
+        self.below = self.layers.len() + 1;
         self.with(layer, Target::Path(first))
     }
 
@@ -66,9 +70,8 @@ impl Stack {
 
     /// A limit for what goes through the members.
     pub fn limited(self, limits: Limits) -> Result<Self, Failure> {
-        let disks = LimitedDisks::over(&self.room, &self.name, &self.members, limits)?;
-        let paths = disks.paths.clone();
-        Ok(self.with_members(disks, paths))
+        let (paths, guards) = limited(&self.room, &self.name, &self.members, limits)?;
+        Ok(self.with_members(guards, paths))
     }
 
     /// A loop device over each member, with these words for `losetup`.
@@ -93,9 +96,8 @@ impl Stack {
 
     /// An array of the kernel's over the members.
     pub fn md(self, level: &str, layout: Option<&str>) -> Result<Self, Failure> {
-        let md = Md::start(level, layout, &self.members)?;
-        let device = md.device.clone();
-        Ok(self.with(md, Target::Path(device)))
+        let (device, guard) = md::start(level, layout, &self.members)?;
+        Ok(self.with(guard, Target::Path(device)))
     }
 
     /// A loop device over the top, past the page cache below it.
@@ -147,9 +149,9 @@ impl Stack {
     /// Takes down all that lies on the members.
     #[must_use]
     pub fn down_to_members(mut self) -> Self {
-        let above =
-            |layer: &mut Box<dyn Any>| !layer.is::<MemberFiles>() && !layer.is::<LimitedDisks>();
-        while self.layers.pop_if(above).is_some() {}
+        while self.layers.len() > self.below {
+            self.layers.pop();
+        }
         self.server = None;
         self
     }

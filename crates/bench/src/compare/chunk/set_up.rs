@@ -8,7 +8,7 @@ use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::named;
 use crate::compare::requests::{fill, target_lines};
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
+use crate::model::Standing;
 use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
 use crate::tool::qemu_img::{self, Image, Load};
 use crate::tool::{Tool, fio};
@@ -56,7 +56,7 @@ pub(super) fn sweep(
     let stack = Stack::new(room, &sweep.to_string()).files(options.members, bytes)?;
     let stack = stack.array(sweep.spec())?;
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
-    fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+    fill(room, &stack, area_bytes)?;
     let options = options.clone();
     Ok(Standing::on(stack, move |stack, job, note| {
         let job = named(SweepJob::all(&options), job)?;

@@ -21,7 +21,7 @@ use self::load::{EngineLoad, keep, loads};
 use super::requests::{fill, job_file};
 use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
 
@@ -95,7 +95,7 @@ impl EngineOptions {
             stands.forgiven = matches!(case, EngineCase::Beside(_));
             return Ok(stands);
         }
-        fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+        fill(room, &stack, area_bytes)?;
         let tool = Tool::find("fio", "fio")?;
         let mut stands = Standing::on(stack, move |stack, job, note| {
             let load: EngineLoad = named(loads(), job)?;

@@ -6,7 +6,7 @@ use braid_array::level::Level;
 use super::*;
 use crate::compare::rates::COLUMNS;
 use crate::folder::{self, Folder};
-use crate::model::Cell;
+use crate::model::{Cell, Note};
 
 fn options() -> EngineOptions {
     EngineOptions { run_ms: 5, area_bytes: 16 << 20, ..EngineOptions::usual(false) }

@@ -7,7 +7,9 @@ use super::level::Level;
 use crate::compare::rivals::Rival;
 use crate::compare::words::names;
 use crate::failure::Failure;
-use crate::rig::{ArraySpec, FileSystemKind, LoopDevice, Md, Program, Room, Stack, file_name};
+use crate::rig::{
+    ArraySpec, FileSystemKind, LoopDevice, Program, Room, Stack, file_name, md_exists,
+};
 use crate::tool::Tool;
 
 /// Bytes that a file system and the superblocks of members need on top.
@@ -137,7 +139,7 @@ impl LevelCase {
                 stack.array(spec)?.device()?.file_system(FileSystemKind::Ext4, "")
             }
             Built::Md(level) => {
-                Md::exists()?;
+                md_exists()?;
                 let facts = level.facts();
                 let stack = options.files(stack, level, 0)?.loops(words)?;
                 stack.md(facts.level, facts.layout)?.file_system(FileSystemKind::Ext4, "")

@@ -41,57 +41,46 @@ pub struct Limits {
     pub host: Rate,
 }
 
-/// Files with a limit. Dropped, they are unmounted.
-#[derive(Debug)]
-pub struct LimitedDisks {
-    /// Disks in the order of the files below.
-    pub paths: Vec<PathBuf>,
-    // In this order. The disks end when nothing is mounted any more.
-    _mount: Guard,
-    _directory: Guard,
-}
-
-impl LimitedDisks {
-    /// Over files or devices; the name is unique among those that stand at the same time.
-    pub fn over(
-        room: &Room,
-        name: &str,
-        files: &[PathBuf],
-        limits: Limits,
-    ) -> Result<Self, Failure> {
-        if !geteuid().is_root() {
-            let reason = "only root may mount them for the kernel";
-            return Err(Failure::gap("limited disks", reason, "become root"));
-        }
-        let directory = room.scratch.join(format!("{}.limited", file_name(name)));
-        let system =
-            |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
-        let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
-        fs::create_dir_all(&directory).map_err(system)?;
-        let host = Host::new(limits.host);
-        let mut disks = Vec::new();
-        let mut named = Vec::new();
-        for (number, file) in files.iter().enumerate() {
-            let opened = open(file).and_then(|(file, bytes)| {
-                named.push((disk_name(number), bytes));
-                disk::start(file, limits.disk, host.clone())
-            });
-            disks.push(
-                opened.map_err(|error| {
-                    Failure::system(file.display(), &error, "name another member")
-                })?,
-            );
-        }
-        let mount = Guard::new(Leftover::Mount(directory.clone()));
-        let served = attach(&directory, "braid-bench", false)
-            .and_then(|device| serve(device, Tree::new(named, false), disks));
-        served.map_err(|error| {
-            let reason = format!("FUSE cannot mount them: {}", system_error(&error));
-            Failure::gap("limited disks", reason, "see that /dev/fuse exists")
-        })?;
-        let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
-        Ok(Self { paths: paths.collect(), _mount: mount, _directory: keep })
+/// Shows files or devices again as files with a limit, until the guards go; the name is unique among
+/// those that stand at the same time.
+pub(super) fn limited(
+    room: &Room,
+    name: &str,
+    files: &[PathBuf],
+    limits: Limits,
+) -> Result<(Vec<PathBuf>, [Guard; 2]), Failure> {
+    if !geteuid().is_root() {
+        let reason = "only root may mount them for the kernel";
+        return Err(Failure::gap("limited disks", reason, "become root"));
     }
+    let directory = room.scratch.join(format!("{}.limited", file_name(name)));
+    let system =
+        |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
+    let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
+    fs::create_dir_all(&directory).map_err(system)?;
+    let host = Host::new(limits.host);
+    let mut disks = Vec::new();
+    let mut named = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let opened = open(file).and_then(|(file, bytes)| {
+            named.push((disk_name(number), bytes));
+            disk::start(file, limits.disk, host.clone())
+        });
+        disks.push(
+            opened
+                .map_err(|error| Failure::system(file.display(), &error, "name another member"))?,
+        );
+    }
+    let mount = Guard::new(Leftover::Mount(directory.clone()));
+    let served = attach(&directory, "braid-bench", false)
+        .and_then(|device| serve(device, Tree::new(named, false), disks));
+    served.map_err(|error| {
+        let reason = format!("FUSE cannot mount them: {}", system_error(&error));
+        Failure::gap("limited disks", reason, "see that /dev/fuse exists")
+    })?;
+    let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
+    // The disks end when nothing is mounted any more.
+    Ok((paths.collect(), [mount, keep]))
 }
 
 /// The name of a disk.
