@@ -56,7 +56,7 @@ impl Published {
 }
 
 /// A number with everything that belongs to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the case.
     pub case: String,
@@ -99,13 +99,9 @@ impl Cell {
             unit: unit.to_owned(),
             spread,
             runs,
-            published: None,
-            ratio: None,
-            published_ratio: None,
-            bound: None,
             noisy: spread.is_noisy(),
-            server_cores: None,
             raw,
+            ..Self::default()
         }
     }
 }

@@ -119,7 +119,7 @@ impl Run {
 pub const NOISY: f64 = 0.25;
 
 /// Median, least and most.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The number in the middle.
     pub median: f64,

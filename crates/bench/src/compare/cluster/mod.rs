@@ -44,10 +44,10 @@ pub struct Cluster {
     options: ClusterOptions,
     /// The nodes that stand: those who write them in different ways share them.
     #[serde(skip)]
-    standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
+    standing: RefCell<Option<(Setting, Weak<RefCell<Turns>>)>>,
 }
 
-type Shared<R> = Weak<RefCell<Turns<R>>>;
+type Shared = Rc<RefCell<Turns>>;
 
 impl Cluster {
     /// Creates the comparison with these options.
@@ -56,39 +56,24 @@ impl Cluster {
         Self { options, standing: RefCell::new(None) }
     }
 
-    fn nodes(&self, setting: &Setting, room: &Room) -> Result<Rc<RefCell<Turns<Nodes>>>, Failure> {
+    /// Returns the rig of a case: the one that stands, or a new one.
+    fn rig(&self, case: &ClusterCase, room: &Room) -> Result<Shared, Failure> {
+        let ClusterCase { setting, schedule } = case;
         let standing = self.standing.borrow().clone();
-        if let Some((same, nodes)) = standing
+        if let Some((same, rig)) = standing
             && same == *setting
-            && let Some(nodes) = nodes.upgrade()
+            && let Some(rig) = rig.upgrade()
         {
-            return Ok(nodes);
+            return Ok(rig);
         }
-        let nodes = Nodes::start(setting, self.options.seconds, room)?;
-        let nodes = Rc::new(RefCell::new(Turns::of(nodes)));
-        *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&nodes)));
-        Ok(nodes)
-    }
-
-    fn stands<R: Rig + 'static>(
-        &self,
-        case: ClusterCase,
-        room: &Room,
-        shared: Rc<RefCell<Turns<R>>>,
-    ) -> Standing {
         let seconds = self.options.seconds;
-        Standing::on(Stack::new(room, Self::NAME), move |_, job, note| {
-            let pattern = named(Pattern::ALL, job)?;
-            let schedule = match case {
-                ClusterCase::Ours(_, schedule) => schedule,
-                ClusterCase::Gluster(_) => WriteSchedule::Client,
-            };
-            let kind = MeasurementKind { pattern, schedule };
-            note.commands.push(case.command(kind, seconds));
-            let raw = shared.borrow_mut().measure(kind)?;
-            note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
-            Ok(())
-        })
+        let rig: Box<dyn Rig> = match schedule {
+            Some(_) => Box::new(Nodes::start(setting, seconds, room)?),
+            None => Box::new(Volume::start(setting, seconds, room)?),
+        };
+        let rig = Rc::new(RefCell::new(Turns::of(rig)));
+        *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&rig)));
+        Ok(rig)
     }
 }
 
@@ -113,17 +98,17 @@ impl Comparison for Cluster {
 
     fn set_up(&self, name: &str, room: &Room) -> Result<Standing, Failure> {
         let case = named(self.options.cases(), name)?;
+        let rig = self.rig(&case, room)?;
         let seconds = self.options.seconds;
-        Ok(match &case {
-            ClusterCase::Ours(setting, _) => {
-                let nodes = self.nodes(setting, room)?;
-                self.stands(case, room, nodes)
-            }
-            ClusterCase::Gluster(setting) => {
-                let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                self.stands(case, room, Rc::new(RefCell::new(volume)))
-            }
-        })
+        Ok(Standing::on(Stack::new(room, name), move |_, job, note| {
+            let pattern = named(Pattern::ALL, job)?;
+            let schedule = case.schedule.unwrap_or(WriteSchedule::Client);
+            let kind = MeasurementKind { pattern, schedule };
+            note.commands.push(case.command(kind, seconds));
+            let raw = rig.borrow_mut().measure(kind)?;
+            note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
+            Ok(())
+        }))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {

@@ -65,45 +65,38 @@ pub struct ClusterSweep {
     pub gluster: bool,
 }
 
-/// Case: an array with the schedule of its writes, or GlusterFS.
+/// Case: an array with the schedule of its writes; without one, GlusterFS.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ClusterCase {
-    Ours(Setting, WriteSchedule),
-    Gluster(Setting),
+pub(super) struct ClusterCase {
+    pub(super) setting: Setting,
+    pub(super) schedule: Option<WriteSchedule>,
 }
 
 impl fmt::Display for ClusterCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ours(setting, schedule) => write!(f, "{}, {schedule}", setting.name()),
-            Self::Gluster(setting) => write!(f, "{}, {}", setting.name(), gluster::NAME),
-        }
+        let made_by = self.schedule.map_or(gluster::NAME, WriteSchedule::name);
+        write!(f, "{}, {made_by}", self.setting.name())
     }
 }
 
 impl ClusterCase {
     /// The command that measures it, as it would be typed.
     pub(super) fn command(&self, kind: MeasurementKind, seconds: f64) -> String {
-        let (setting, schedule) = match self {
-            Self::Ours(setting, schedule) => (setting, schedule.name()),
-            Self::Gluster(setting) => (setting, "client --against gluster"),
-        };
+        let Self { setting, schedule } = self;
+        let made_by = schedule.map_or("client --against gluster", WriteSchedule::name);
         let Setting { level, nodes, clients, block_bytes, policy, storage, fabric, .. } = setting;
         let mut words = vec![format!("braid bench cluster --level {level}")];
-        if let (Some(layout), Self::Ours(..)) = (&setting.layout, self) {
-            words.push(format!("--layout {layout}"));
-        }
+        let layout = setting.layout.as_ref().filter(|_| schedule.is_some());
+        words.extend(layout.map(|layout| format!("--layout {layout}")));
         words.push(format!("--nodes {nodes}"));
-        if matches!(self, Self::Ours(..)) {
-            words.push(format!("--block {}", size(*block_bytes)));
-        }
+        words.extend(schedule.map(|_| format!("--block {}", size(*block_bytes))));
         if *policy != Policy::Resync {
             words.push(format!("--policies {policy}"));
         }
         words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
         words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
         let option = kind.pattern.facts().option;
-        words.push(format!("--schedules {schedule} --seconds {seconds}{option}"));
+        words.push(format!("--schedules {made_by} --seconds {seconds}{option}"));
         words.join(" ")
     }
 }
@@ -155,12 +148,12 @@ impl ClusterSweep {
         let ours = schedules.into_iter().flat_map(|schedule| {
             let with = |&policy| Setting { policy, ..setting.clone() };
             let settings = self.policies.iter().map(with).filter(Setting::has_policy);
-            settings.map(move |setting| ClusterCase::Ours(setting, schedule))
+            settings.map(move |setting| ClusterCase { setting, schedule: Some(schedule) })
         });
         let mut cases: Vec<ClusterCase> = ours.collect();
         let comparable = setting.nodes == gluster::NODES && setting.clients == 1;
         if self.gluster && comparable && matches!(pattern, Pattern::Write | Pattern::Read) {
-            cases.push(ClusterCase::Gluster(gluster::beside(setting)));
+            cases.push(ClusterCase { setting: gluster::beside(setting), schedule: None });
         }
         cases
     }
@@ -243,7 +236,7 @@ impl ClusterOptions {
     }
 
     fn group(&self, setting: &Setting, patterns: &[Pattern], cases: &[ClusterCase]) -> Group {
-        let ours = cases.iter().filter(|case| matches!(case, ClusterCase::Ours(..))).count();
+        let ours = cases.iter().filter(|case| case.schedule.is_some()).count();
         let start = START_S.0 + START_S.1 * f64::from(setting.nodes);
         let starts =
             start * f64::from(u8::from(ours > 0)) + START_GLUSTER_S * (cases.len() - ours) as f64;
@@ -335,12 +328,12 @@ mod tests {
 
     #[test]
     fn a_case_says_how_it_is_measured() {
-        let case = ClusterOptions::quick().cases().swap_remove(1);
-        let ClusterCase::Ours(mut setting, schedule) = case else { panic!("not ours") };
-        setting.link_bit_s = Some(LINK_BIT_S);
+        let mut case = ClusterOptions::quick().cases().swap_remove(1);
+        case.setting.link_bit_s = Some(LINK_BIT_S);
+        let schedule = case.schedule.expect("one of ours");
         let kind = MeasurementKind { pattern: Pattern::Read, schedule };
         let expected = "braid bench cluster --level 4 --nodes 3 --block 16K --clients 1 \
             --storage memory --fabric tcp --link 500M --schedules chain --seconds 0.5 --reads";
-        assert_eq!(ClusterCase::Ours(setting, schedule).command(kind, 0.5), expected);
+        assert_eq!(case.command(kind, 0.5), expected);
     }
 }

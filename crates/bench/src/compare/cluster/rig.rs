@@ -20,16 +20,15 @@ pub(super) trait Rig {
 }
 
 /// A rig whose line is measured at the beginning of every round.
-#[derive(Debug)]
-pub(super) struct Turns<R> {
-    rig: R,
+pub(super) struct Turns {
+    rig: Box<dyn Rig>,
     line: Option<LineRate>,
     /// Kinds that this round has measured.
     done: Vec<MeasurementKind>,
 }
 
-impl<R: Rig> Turns<R> {
-    pub(super) const fn of(rig: R) -> Self {
+impl Turns {
+    pub(super) fn of(rig: Box<dyn Rig>) -> Self {
         Self { rig, line: None, done: Vec::new() }
     }
 
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_round_has_a_line_of_its_own() {
-        let mut turns = Turns::of(Made(0.0));
+        let mut turns = Turns::of(Box::new(Made(0.0)));
         let mut line = |pattern, schedule| {
             turns.measure(MeasurementKind { pattern, schedule }).expect("measured").line.bytes_s
         };

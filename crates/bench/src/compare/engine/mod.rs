@@ -86,22 +86,21 @@ impl EngineOptions {
     fn served(&self, case: EngineCase, room: &Room) -> Result<Standing, Failure> {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;
-        if matches!(stack.top, Target::VhostUser(_)) {
+        let mut stands = if let Target::VhostUser(_) = stack.top {
             let mut guest = Driver::on(&stack, area_bytes)?;
             let length = Duration::from_millis(run_ms);
-            let mut stands = Standing::on(stack, move |_, job, note| {
+            Standing::on(stack, move |_, job, note| {
                 keep(job, note, |load| guest.drive(load, length))
-            });
-            stands.forgiven = matches!(case, EngineCase::Beside(_));
-            return Ok(stands);
-        }
-        fill(room, &stack, area_bytes)?;
-        let tool = Tool::find("fio", "fio")?;
-        let mut stands = Standing::on(stack, move |stack, job, note| {
-            let load: EngineLoad = named(loads(), job)?;
-            let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
-            fio::run(&tool, &text, note)
-        });
+            })
+        } else {
+            fill(room, &stack, area_bytes)?;
+            let tool = Tool::find("fio", "fio")?;
+            Standing::on(stack, move |stack, job, note| {
+                let load: EngineLoad = named(loads(), job)?;
+                let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
+                fio::run(&tool, &text, note)
+            })
+        };
         stands.forgiven = matches!(case, EngineCase::Beside(_));
         Ok(stands)
     }

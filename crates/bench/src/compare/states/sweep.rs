@@ -89,8 +89,7 @@ pub(super) fn fill(stack: &Stack, mb: u64) -> Result<(), Failure> {
 /// Jobs on an array whose state stays.
 pub(super) struct StateSweep {
     state: State,
-    sizes_mb: Vec<u64>,
-    dirty_bytes: u64,
+    options: StateOptions,
 }
 
 impl StateSweep {
@@ -107,12 +106,11 @@ impl StateSweep {
         if state == State::Recovering {
             member(stack, "remove", &mut Note::default())?;
         }
-        let sizes_mb = options.sizes_mb.clone();
-        Ok(Self { state, sizes_mb, dirty_bytes: options.dirty_bytes })
+        Ok(Self { state, options: options.clone() })
     }
 
     pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let said = match named(Task::all(&self.sizes_mb), job)? {
+        let said = match named(Task::all(&self.options.sizes_mb), job)? {
             Task::Sized(Flow::Write, mb) => self.write(stack, mb, &["oflag=sync"], note)?,
             Task::Cached(mb) => self.cached(stack, mb, note)?,
             Task::Sized(Flow::Read, mb) => self.read(stack, mb, note)?,
@@ -173,10 +171,10 @@ impl StateSweep {
     }
 
     fn cached(&self, stack: &Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
-        let limit = DirtyLimit::set(stack, self.dirty_bytes);
+        let limit = DirtyLimit::set(stack, self.options.dirty_bytes);
         let text = limit.as_ref().map_or_else(
             || "as much may wait in memory as the kernel lets\n".to_owned(),
-            |_| format!("{} bytes may wait in memory\n", self.dirty_bytes),
+            |_| format!("{} bytes may wait in memory\n", self.options.dirty_bytes),
         );
         note.file("cache.txt", text);
         self.write(stack, mb, &[], note)
@@ -192,7 +190,7 @@ impl StateSweep {
     /// Each half of the file is read by one of its own.
     fn two_readers(&self, stack: &mut Stack, note: &mut Note) -> Result<String, Failure> {
         stack.remount()?;
-        let half = self.sizes_mb.iter().max().map_or(0, |mb| mb / 2);
+        let half = self.options.largest_mb() / 2;
         let file = format!("if={}", data(stack));
         let count = format!("count={half}");
         let skip = format!("skip={half}");
