@@ -6,7 +6,6 @@ mod device;
 pub mod lab;
 pub mod leftovers;
 mod limit;
-mod md;
 pub mod place;
 pub mod process;
 mod room;
@@ -16,9 +15,9 @@ mod stack;
 mod virtual_disk;
 
 pub use array::{Array, ArraySpec};
+pub(crate) use device::md_exists;
 pub use device::{FileSystem, FileSystemKind, LoopDevice, drop_caches};
 pub use limit::{Limits, Rate};
-pub(crate) use md::md_exists;
 pub use room::Room;
 pub(crate) use room::{file_name, memory_available_bytes};
 pub use server::{Program, Server, Target};

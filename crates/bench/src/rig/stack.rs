@@ -5,10 +5,9 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use super::array::{Array, ArraySpec};
-use super::device::{FileSystem, FileSystemKind, LoopDevice};
+use super::device::{FileSystem, FileSystemKind, LoopDevice, start_md};
 use super::leftovers::{Guard, Leftover};
 use super::limit::{Limits, limited};
-use super::md;
 use super::room::{Room, file_name};
 use super::server::{Program, Server, Target};
 use crate::failure::Failure;
@@ -96,7 +95,7 @@ impl Stack {
 
     /// An array of the kernel's over the members.
     pub fn md(self, level: &str, layout: Option<&str>) -> Result<Self, Failure> {
-        let (device, guard) = md::start(level, layout, &self.members)?;
+        let (device, guard) = start_md(level, layout, &self.members)?;
         Ok(self.with(guard, Target::Path(device)))
     }
 

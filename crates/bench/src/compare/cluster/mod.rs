@@ -13,7 +13,6 @@ pub mod rebuild;
 mod rig;
 mod sentences;
 mod setting;
-mod tables;
 mod words;
 
 use std::cell::RefCell;

@@ -2,7 +2,6 @@
 
 use super::entry::{ClusterEntry, PublishedFigures};
 use super::setting::{Setting, link, number};
-use super::tables::percent;
 use super::words::{Pattern, Storage};
 use crate::compare::words::{between, range, two};
 
@@ -200,6 +199,11 @@ fn unlimited(entries: &[ClusterEntry]) -> Option<String> {
             link(None),
         )
     })
+}
+
+/// `+48 %` for 1.48 times as much.
+pub(super) fn percent(times: f64) -> String {
+    format!("{:+.0} %", (times - 1.0) * 100.0)
 }
 
 /// `0.95 to 0.98 of the line`, or one number if they say the same.

@@ -4,7 +4,6 @@
 
 mod case;
 mod chapter;
-mod driver;
 mod inside;
 mod load;
 #[cfg(test)]
@@ -15,8 +14,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::case::{EXPORTS, EngineCase, EnginePlace, all, levels, member_bytes, members};
-use self::driver::Driver;
 use self::inside::{ArrayShape, Inside, copy};
+use self::load::Driver;
 use self::load::{EngineLoad, keep, loads};
 use super::requests::{fill, job_file};
 use super::{Plan, kept, named};

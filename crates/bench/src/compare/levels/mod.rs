@@ -1,6 +1,5 @@
 //! `levels`: one job file of fio's over RAID levels on ext4, with and without a page cache below.
 
-mod bound;
 mod case;
 mod chapter;
 mod job_file;
