@@ -63,9 +63,9 @@ fn published(chapter: &Chapter) -> Vec<Published> {
 }
 
 /// Word of a cell of a comparison.
-type Field = fn(&str, &Cell) -> String;
+type CsvField = fn(&str, &Cell) -> String;
 
-const COLUMNS: [(&str, Field); 16] = [
+const COLUMNS: [(&str, CsvField); 16] = [
     ("comparison", |comparison, _| comparison.to_owned()),
     ("case", |_, cell| cell.case.clone()),
     ("job", |_, cell| cell.job.clone()),

@@ -3,7 +3,6 @@
 use std::fs;
 
 use crate::support::{program, skip};
-use braid_bench::compare::Plan;
 use braid_bench::compare::policies::PolicyOptions;
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;

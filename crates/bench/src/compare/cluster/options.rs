@@ -86,8 +86,9 @@ impl ClusterCase {
         let made_by = schedule.map_or("client --against gluster", WriteSchedule::name);
         let Setting { level, nodes, clients, block_bytes, policy, storage, fabric, .. } = setting;
         let mut words = vec![format!("braid bench cluster --level {level}")];
-        let layout = setting.layout.as_ref().filter(|_| schedule.is_some());
-        words.extend(layout.map(|layout| format!("--layout {layout}")));
+        if let (Some(layout), Some(_)) = (&setting.layout, schedule) {
+            words.push(format!("--layout {layout}"));
+        }
         words.push(format!("--nodes {nodes}"));
         words.extend(schedule.map(|_| format!("--block {}", size(*block_bytes))));
         if *policy != Policy::Resync {

@@ -102,9 +102,12 @@ fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
         "JOB",
         cases.iter().flat_map(pair),
         numbers.jobs().into_iter().map(|job| (job, job)),
-        |job, (case, is_published)| match is_published {
-            false => kept(numbers, *case, job),
-            true => plain(numbers.published_ratio(*case, job)),
+        |job, &(case, is_published)| {
+            if is_published {
+                plain(numbers.published_ratio(case, job))
+            } else {
+                kept(numbers, case, job)
+            }
         },
         "Published is by the published rate without RAID, with a warm cache.",
     );

@@ -23,16 +23,14 @@ use self::sweep::StateSweep;
 use self::trace::Tracing;
 use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
+use crate::model::plan::RunJob;
+use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack};
 
 /// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
 /// Time to set up and take down an array with a file system.
 const SET_UP: Duration = Duration::from_millis(700);
-
-/// Runs a job on a case.
-type Jobs = Box<dyn FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>>;
 
 /// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,12 +87,12 @@ impl StateOptions {
         let is_mirror = level == MIRROR;
         // Nothing was written with the smallest size that was read.
         let written = || self.sizes_mb.iter().copied().filter(|&mb| mb > 2);
-        let cached = written().filter(|_| is_mirror).map(|mb| (Task::Cached(mb), mb));
+        let cached: Vec<u64> = if is_mirror { written().collect() } else { Vec::new() };
         // What a member gives: arrays are a little faster or slower.
         let takes = |(task, mb)| (task, self.member_takes(mb * 1_000_000));
         let jobs = written()
             .map(|mb| (Task::Sized(Flow::Write, mb), mb))
-            .chain(cached)
+            .chain(cached.into_iter().map(|mb| (Task::Cached(mb), mb)))
             .chain(self.sizes_mb.iter().map(|&mb| (Task::Sized(Flow::Read, mb), mb)))
             .chain([(Task::TwoReaders, self.largest_mb())]);
         let cases = states(level).into_iter().chain(is_mirror.then_some(StateCase::Alone));
@@ -184,7 +182,7 @@ impl Comparison for StateOptions {
             StateCase::Limited => array(MIRROR, "limited", traced)?,
         };
         let state = if let StateCase::Array(_, state) = case { state } else { State::InSync };
-        let mut run: Jobs = match case {
+        let mut run: RunJob = match case {
             StateCase::Array(..) | StateCase::Alone => {
                 let jobs = StateSweep::new(&stack, state, self)?;
                 Box::new(move |stack, job, note| jobs.run(stack, job, note))

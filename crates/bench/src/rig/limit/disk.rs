@@ -71,7 +71,7 @@ impl Host {
     }
 }
 
-/// Starts a disk: a queue, and a thread that ends when the queue is empty and nobody sends any more.
+/// Starts a disk: a queue, and a thread that ends with it.
 pub(super) fn start(file: File, rate: Rate, host: Host) -> io::Result<Sender<Request>> {
     let (queue, requests) = mpsc::channel();
     let serve = move || serve(&file, &requests, rate, &host);

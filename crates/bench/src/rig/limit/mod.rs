@@ -41,8 +41,8 @@ pub struct Limits {
     pub host: Rate,
 }
 
-/// Shows files or devices again as files with a limit, until the guards go; the name is unique among
-/// those that stand at the same time.
+/// Shows files or devices again as files with a limit, until the guards go; the name is unique
+/// among those that stand at the same time.
 pub(super) fn limited(
     room: &Room,
     name: &str,
