@@ -83,7 +83,6 @@ impl Folder {
     }
 
     /// Path of the folder.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -148,14 +147,12 @@ impl Folder {
     }
 
     /// Returns the options of a comparison.
-    #[must_use]
     pub fn options(&self, name: &str) -> Option<Value> {
         let file = self.path.join("raw").join(name).join("options.json");
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
     /// All that was found by a comparison.
-    #[must_use]
     pub fn found(&self, name: &str) -> Found {
         let mut found = Found { folder: self.path.clone(), ..Found::default() };
         for line in self.journal().into_iter().filter(|line| line.comparison == name) {
@@ -206,7 +203,6 @@ impl Folder {
     }
 
     /// The machine on which it was measured.
-    #[must_use]
     pub fn machine(&self) -> Machine {
         let text = fs::read(self.path.join(MACHINE)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()

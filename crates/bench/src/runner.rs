@@ -18,7 +18,6 @@ pub struct Runner<'a> {
 }
 
 /// About how long comparisons take.
-#[must_use]
 pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
     comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
 }
@@ -43,7 +42,6 @@ impl Left<'_> {
 
 impl<'a> Runner<'a> {
     /// Creates a runner that shows its progress with this bar.
-    #[must_use]
     pub fn new(folder: &'a Folder, room: &'a Room, bar: ProgressBar) -> Self {
         Self { folder, room, bar }
     }

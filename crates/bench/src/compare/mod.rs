@@ -69,7 +69,6 @@ pub struct Wishes {
 
 impl Wishes {
     /// A comparison as it is wished for.
-    #[must_use]
     pub fn plan<P: Plan>(&self) -> P {
         let mut plan = P::usual(self.quick);
         if let Some(runs) = self.runs {
@@ -124,7 +123,6 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
 }
 
 /// All comparisons that others have published first.
-#[must_use]
 pub fn published(wishes: &Wishes) -> Vec<Box<dyn Comparison>> {
     ALL[..PUBLISHED].iter().map(|entry| (entry.plan)(wishes)).collect()
 }

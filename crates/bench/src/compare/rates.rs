@@ -9,7 +9,6 @@ use super::words::{median, with_range};
 use crate::model::{Cell, Found, Run, Table};
 use crate::tool::fio;
 
-/// Requests a second.
 pub(super) const RATE: &str = "iops";
 /// CPU time of the server.
 pub(super) const CPU: &str = "CPU per request";
@@ -24,7 +23,6 @@ pub(super) const COLUMNS: [(&str, &str); 5] =
 pub(super) struct Figures {
     /// Requests that were answered.
     pub(super) requests: f64,
-    /// Requests a second.
     pub(super) iops: f64,
     /// CPU time of who served them meanwhile, by the kernel's accounts.
     pub(super) cpu_s: Option<f64>,

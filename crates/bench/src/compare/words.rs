@@ -19,7 +19,6 @@ macro_rules! names {
             $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// Name as it is typed.
-            #[must_use]
             $vis const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+

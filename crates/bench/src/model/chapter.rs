@@ -48,7 +48,6 @@ pub struct Published {
 
 impl Published {
     /// A number that was published of a case and a job.
-    #[must_use]
     pub fn new(case: &str, job: &str, metric: &str, value: f64) -> Self {
         let [case, job, metric] = [case, job, metric].map(str::to_owned);
         Self { case, job, metric, value }
@@ -89,7 +88,6 @@ pub struct Cell {
 
 impl Cell {
     /// A number that was measured.
-    #[must_use]
     pub fn new(case: &str, job: &str, metric: &str, unit: &str, measured: Measured) -> Self {
         let Measured { spread, runs, raw } = measured;
         Self {
@@ -170,7 +168,6 @@ impl Table {
     }
 
     /// The table, unless it has no rows.
-    #[must_use]
     pub fn unless_empty(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -206,13 +203,11 @@ impl Plot {
     }
 
     /// The same with values that are the same everywhere.
-    #[must_use]
     pub fn with_rules(self, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self { rules: rules.into_iter().collect(), ..self }
     }
 
     /// The plot, unless nothing in it was measured.
-    #[must_use]
     pub fn if_measured(self) -> Option<Self> {
         let has_points = |one: &Series| one.style == Style::Measured && !one.points.is_empty();
         self.series.iter().any(has_points).then_some(self)
@@ -313,13 +308,11 @@ pub struct Point {
 
 impl Point {
     /// A value that stands alone.
-    #[must_use]
     pub const fn at(x: f64, y: f64) -> Self {
         Self { x, y, range: None }
     }
 
     /// A value with its spread.
-    #[must_use]
     pub const fn of(x: f64, spread: Spread) -> Self {
         Self { x, y: spread.median, range: Some((spread.min, spread.max)) }
     }

@@ -50,7 +50,6 @@ pub struct Gap {
 
 impl Gap {
     /// Makes the gap that a failure leaves.
-    #[must_use]
     pub fn of(case: Option<&str>, job: Option<&str>, object: &str, why: &Refusal) -> Self {
         Self {
             case: case.map(str::to_owned),
@@ -84,7 +83,6 @@ impl Found {
     }
 
     /// Reads a file of a run; the name is the one it was noted under.
-    #[must_use]
     pub fn text(&self, run: &Run, name: &str) -> Option<String> {
         let file = run.file(name)?;
         std::fs::read_to_string(self.folder.join(file)).ok()
@@ -105,7 +103,6 @@ impl Run {
     }
 
     /// The path of a file, by the name it was noted under.
-    #[must_use]
     pub fn file(&self, name: &str) -> Option<&str> {
         let is_it = |path: &&String| {
             let last = Path::new(path).file_name().and_then(|last| last.to_str());
@@ -131,7 +128,6 @@ pub struct Spread {
 
 impl Spread {
     /// `None` for no numbers.
-    #[must_use]
     pub fn of(numbers: &[f64]) -> Option<Self> {
         let mut sorted = numbers.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -143,13 +139,11 @@ impl Spread {
     }
 
     /// The runs lie so far apart that the median says little.
-    #[must_use]
     pub fn is_noisy(&self) -> bool {
         self.max - self.min > NOISY * self.median.abs()
     }
 
     /// The same in another unit.
-    #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { median: self.median * factor, min: self.min * factor, max: self.max * factor }
     }

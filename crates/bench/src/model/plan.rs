@@ -78,7 +78,6 @@ impl Job {
 
 impl Group {
     /// About how long all of it takes.
-    #[must_use]
     pub fn takes(&self) -> Duration {
         let cases = u32::try_from(self.cases.len()).unwrap_or(u32::MAX);
         let round: Duration = self.jobs.iter().map(|job| job.takes).sum();
@@ -116,7 +115,6 @@ impl Standing {
     }
 
     /// The process that serves it, whose CPU time counts.
-    #[must_use]
     pub const fn server(&self) -> Option<u32> {
         self.stack.server
     }

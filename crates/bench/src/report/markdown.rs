@@ -6,7 +6,6 @@ use super::{about_machine, clean, noise, where_it_is, wrap};
 use crate::machine::Machine;
 use crate::model::{Chapter, Table};
 
-/// Width of sentences.
 const WIDTH: usize = 100;
 
 pub(super) fn page(machine: &Machine, chapters: &[Chapter]) -> String {

@@ -30,7 +30,6 @@ pub fn write(folder: &Path, machine: &Machine, chapters: &[Chapter]) -> Result<(
 }
 
 /// The chapters for a terminal.
-#[must_use]
 pub fn text(chapters: &[Chapter]) -> String {
     markdown::terminal(chapters)
 }

@@ -33,7 +33,6 @@ pub struct Stack {
 
 impl Stack {
     /// Nothing yet.
-    #[must_use]
     pub fn new(room: &Room, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -156,13 +155,11 @@ impl Stack {
     }
 
     /// The array in it.
-    #[must_use]
     pub fn running_array(&self) -> Option<&Array> {
         self.layers.iter().find_map(|layer| layer.downcast_ref())
     }
 
     /// The loop device below the file system.
-    #[must_use]
     pub fn upper_device(&self) -> Option<&Path> {
         let mut devices = self.layers.iter().rev().filter_map(|layer| layer.downcast_ref());
         devices.next().map(|device: &LoopDevice| device.device.as_path())

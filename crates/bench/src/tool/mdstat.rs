@@ -2,19 +2,16 @@
 
 /// `recovery =  0.3% (68480/19551040) finish=9.4min speed=34240K/sec`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recovery {
-    /// Amount of each member.
-    pub done_kib: u64,
-    /// Amount of each member.
-    pub total_kib: u64,
+pub(crate) struct Recovery {
+    pub(crate) done_kib: u64,
+    pub(crate) total_kib: u64,
     /// Speed of each member, in a second.
-    pub speed_kib: u64,
+    pub(crate) speed_kib: u64,
 }
 
 impl Recovery {
     /// The first in a text.
-    #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
+    pub(crate) fn of(text: &str) -> Option<Self> {
         text.lines().find_map(Self::line)
     }
 
@@ -35,8 +32,7 @@ impl Recovery {
     }
 
     /// Time that `finish` says, before it is rounded to tenths of a minute.
-    #[must_use]
-    pub fn finish_s(&self) -> Option<f64> {
+    pub(crate) fn finish_s(&self) -> Option<f64> {
         let left = self.total_kib.checked_sub(self.done_kib)?;
         (self.speed_kib > 0).then(|| left as f64 / self.speed_kib as f64)
     }

@@ -8,7 +8,6 @@ use crate::compare::words::size;
 use crate::rig::FileSystemKind;
 use crate::tool::qemu_img::Load;
 
-/// Everything that can be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChunkCase {
     Sweep(ChunkSweep),
@@ -37,7 +36,6 @@ impl fmt::Display for ChunkCase {
     }
 }
 
-/// An array with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChunkSweep {
     pub(super) level: String,
@@ -55,7 +53,6 @@ impl ChunkSweep {
         options.chunks_bytes.iter().map(with).collect()
     }
 
-    /// The name of the case whose members count.
     pub(super) fn counted(&self) -> String {
         format!("{self}, counted")
     }
@@ -67,15 +64,12 @@ impl fmt::Display for ChunkSweep {
     }
 }
 
-/// Reading and writing.
 pub(super) const WAYS: [bool; 2] = [false, true];
 
-/// The job that counts.
 pub(super) const fn counted_job(write: bool) -> &'static str {
     if write { "4K writes" } else { "4K reads" }
 }
 
-/// Jobs on an array with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepJob {
     /// Requests of every length at random places.
@@ -130,20 +124,19 @@ pub(super) const fn verb(write: bool) -> &'static str {
     if write { "write" } else { "read" }
 }
 
-/// Place of a virtual machine's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VirtualDiskPlace {
     /// The file that is the array: what the host sees of it.
     Array,
-    /// A loop device over that.
     Device,
     /// A file on a file system on that.
-    Image { format: &'static str, kind: FileSystemKind },
-    /// The array over NBD.
+    Image {
+        format: &'static str,
+        kind: FileSystemKind,
+    },
     Nbd,
     /// A file where a member would be, without an array.
     File,
-    /// The bare file over nbdkit.
     Nbdkit,
 }
 
@@ -196,7 +189,6 @@ const fn disk_job(test: &'static str, bytes: u64, depth: u32, write: bool) -> Di
     DiskJob { test, load: Load { bytes, depth, write, scattered } }
 }
 
-/// Their names.
 pub(super) const TESTS: [&str; 4] = ["Seq", "512K", "4K", "4K QD32"];
 
 impl DiskJob {
@@ -219,7 +211,6 @@ impl fmt::Display for DiskJob {
     }
 }
 
-/// The name of a test in one direction.
 pub(super) fn job_name(test: &str, write: bool) -> String {
     format!("{test} {}", verb(write))
 }

@@ -114,7 +114,6 @@ fn rates_table(numbers: &Chunks<'_>, write: bool) -> Table {
     )
 }
 
-/// A table with a column for each job.
 fn by_job(
     title: &str,
     first: &[&str],

@@ -26,7 +26,6 @@ use crate::rig::{FileSystemKind, Room};
 const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
 const PUBLISHED_MEMBERS: usize = 6;
 
-/// Rivals of disks of virtual machines.
 const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
 
 /// Options of the comparison.

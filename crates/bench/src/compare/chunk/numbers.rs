@@ -15,7 +15,6 @@ pub(super) const MOVED: &str = "moved";
 /// Unit in which the kernel counts a block device's traffic.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// The numbers of all runs.
 pub(super) struct Chunks<'a> {
     pub(super) options: &'a ChunkOptions,
     pub(super) numbers: Numbers,
@@ -52,7 +51,6 @@ impl<'a> Chunks<'a> {
         Self { options, numbers }
     }
 
-    /// The rates of all rounds.
     pub(super) fn rate(&self, case: impl Display, job: impl Display) -> Option<Spread> {
         self.numbers.spread((case, job, RATE))
     }

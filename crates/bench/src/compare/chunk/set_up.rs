@@ -15,7 +15,6 @@ use crate::tool::{Tool, fio};
 
 /// Length of a request of a sequential stream, as programs read and write files.
 const STREAM_REQUEST_BYTES: u64 = 64 << 10;
-/// Number of requests that are counted.
 const COUNTED_REQUESTS: u64 = 512;
 pub(super) const COUNTED_REQUEST_BYTES: u64 = 4096;
 /// The file of a run that holds what members moved before and after.
@@ -128,7 +127,6 @@ fn whole(stack: &Stack) -> Image {
     Image { name: stack.top.word(), format: "raw", bytes: array_bytes(stack) >> 20 << 20 }
 }
 
-/// The disk of a virtual machine.
 pub(super) fn disk(
     disk: VirtualDiskPlace,
     options: &ChunkOptions,

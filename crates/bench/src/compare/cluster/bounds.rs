@@ -74,7 +74,6 @@ impl Loads {
     }
 }
 
-/// Returns whether the code has such a schedule.
 pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
     let planner = match schedule {
         WriteSchedule::Client => Planner::Client,

@@ -51,7 +51,6 @@ fn as_published(entries: &[ClusterEntry]) -> Table {
     )
 }
 
-/// All entries of a pattern.
 fn table(entries: &[ClusterEntry], pattern: Pattern, title: &str) -> Table {
     let rate = |entry: &ClusterEntry| {
         let rate = entry.data_bytes_s.times(1e-6);
@@ -126,7 +125,6 @@ fn notes(entries: &[ClusterEntry]) -> String {
     notes.join(" ")
 }
 
-/// The chapter, out of what was counted.
 pub(super) fn chapter(found: &Found) -> Chapter {
     let entries = entry::entries(found);
     Chapter {
@@ -163,7 +161,6 @@ fn about() -> Vec<String> {
     .to_vec()
 }
 
-/// Every number of an entry.
 fn cells(entry: &ClusterEntry, all: &[ClusterEntry]) -> Vec<Cell> {
     let cell = |metric: &str, unit: &str, spread: Spread| {
         let measured = Measured { spread, runs: entry.runs, raw: entry.raw.clone() };

@@ -18,7 +18,6 @@ const GIBIBYTE: f64 = (1 << 30) as f64;
 /// Measurements of one kind, done several times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ClusterEntry {
-    /// Name of the case.
     pub(super) case: String,
     /// Array and links, with level and layout as people call them.
     #[serde(flatten)]
@@ -26,7 +25,6 @@ pub(super) struct ClusterEntry {
     pub(super) schedule: String,
     /// Pattern as it is typed: write, read, read-1-lost ...
     pub(super) pattern: Pattern,
-    /// Number of all clients together.
     pub(super) data_bytes_s: Spread,
     /// Rate of one TCP stream on a link of the same rate, in the same run: the median.
     pub(super) line_bytes_s: f64,
@@ -60,12 +58,9 @@ impl Deref for ClusterEntry {
     }
 }
 
-/// CPU time for a GiB of data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct CpuSeconds {
-    /// Number of all clients together.
     pub(super) client: Option<f64>,
-    /// Time of all nodes together.
     pub(super) nodes: Option<f64>,
 }
 
@@ -189,12 +184,10 @@ impl ClusterEntry {
         all.iter().filter(|other| other.schedule == gluster::NAME).find(same)
     }
 
-    /// The share of the line.
     pub(super) fn of_line(&self) -> f64 {
         self.data_bytes_s.median / self.line_bytes_s
     }
 
-    /// All rounds, in lines.
     pub(super) fn lines(&self) -> Spread {
         self.data_bytes_s.times(1.0 / self.line_bytes_s)
     }

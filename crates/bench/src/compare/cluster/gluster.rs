@@ -58,14 +58,12 @@ pub(super) fn beside(setting: &Setting) -> Setting {
     }
 }
 
-/// A volume that is mounted on the client.
 #[derive(Debug)]
 pub(super) struct Volume {
     setting: Setting,
     seconds: f64,
     scratch: PathBuf,
     file: PathBuf,
-    /// Length of the file.
     mebibytes: u64,
     client: Process,
     _daemons: Vec<Process>,
@@ -99,7 +97,6 @@ impl Volume {
         })
     }
 
-    /// Writes the file, or reads it.
     fn copy(&self, pattern: Pattern) -> Result<(), String> {
         let count = format!("count={}", self.mebibytes);
         let file = self.file.display();
@@ -215,7 +212,6 @@ fn alone(
     Process::start(command, scratch.join(format!("{host}.log"))).map_err(system)
 }
 
-/// The client, with the volume mounted.
 fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), String> {
     let mountpoint = scratch.join("mountpoint");
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
@@ -246,7 +242,6 @@ fn gluster(daemon: &Process, words: &str) -> Result<String, String> {
     said(command.args(["gluster", "--mode=script"]).args(words.split(' ')))
 }
 
-/// Runs a command and returns what it says.
 fn said(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| system_error(&error))?;
     if output.status.success() {

@@ -13,9 +13,7 @@ use crate::compare::scramble;
 
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_BYTES: u64 = 4096;
-/// Small writes at once.
 const SMALL_DEPTH: u64 = 64;
-/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Requests to be made, and for how long.

@@ -50,7 +50,6 @@ type Shared = Rc<RefCell<Turns>>;
 
 impl Cluster {
     /// Creates the comparison with these options.
-    #[must_use]
     pub const fn new(options: ClusterOptions) -> Self {
         Self { options, standing: RefCell::new(None) }
     }

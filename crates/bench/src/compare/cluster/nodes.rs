@@ -26,7 +26,6 @@ use crate::rig::spaces::SpaceHost;
 const START: Duration = Duration::from_secs(30);
 /// Time until the rate of a client is steady.
 const WARM_UP: Duration = Duration::from_millis(700);
-/// Least data in an array.
 const ARRAY_BYTES: u64 = 256 << 20;
 /// Bytes that a node's memory may lose by being cut up.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -227,7 +226,6 @@ impl Rig for Nodes {
     }
 }
 
-/// The array of a client.
 fn volume(client: u16, pattern: Pattern) -> String {
     if pattern.leaves_some_behind() {
         format!("bench{client}-{pattern}")

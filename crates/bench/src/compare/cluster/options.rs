@@ -104,7 +104,6 @@ impl ClusterCase {
 
 impl ClusterSweep {
     /// Every array there is.
-    #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for &storage in &self.storage {
@@ -176,7 +175,6 @@ impl ClusterSweep {
 
 impl ClusterOptions {
     /// The published arrays over three blocks, and three numbers of nodes: less than a minute.
-    #[must_use]
     pub fn quick() -> Self {
         let blocks = || vec![16 << 10, 64 << 10, 256 << 10];
         let sweeps = vec![
@@ -188,7 +186,6 @@ impl ClusterOptions {
     }
 
     /// Everything: blocks, nodes, clients, reads, disks, and another file system.
-    #[must_use]
     pub fn full() -> Self {
         let made_by_nodes = [WriteSchedule::Chain, WriteSchedule::Encoder];
         let block_bytes: Vec<u64> = [4, 16, 64, 256, 512].map(|kib| kib << 10).into();
@@ -254,7 +251,6 @@ impl ClusterOptions {
         }
     }
 
-    /// All cases.
     pub(super) fn cases(&self) -> Vec<ClusterCase> {
         let of_sweep = |sweep: &ClusterSweep| {
             let groups = sweep.settings().into_iter().flat_map(|setting| sweep.groups(&setting));

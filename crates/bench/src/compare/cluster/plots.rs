@@ -21,7 +21,6 @@ names! {
     }
 }
 
-/// All of them.
 pub(super) fn plots(entries: &[ClusterEntry]) -> Vec<Plot> {
     let mut found = Vec::new();
     for varied in Varied::ALL {

@@ -4,14 +4,12 @@ use super::setting::{LineRate, Raw};
 use super::words::{Pattern, WriteSchedule};
 use crate::failure::Failure;
 
-/// Kind of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MeasurementKind {
     pub(super) pattern: Pattern,
     pub(super) schedule: WriteSchedule,
 }
 
-/// Nodes with their clients.
 pub(super) trait Rig {
     /// Measures the line, with the nodes idle.
     fn line(&mut self) -> Result<LineRate, Failure>;
@@ -51,7 +49,6 @@ mod tests {
     use super::super::setting::tests::{raw, setting};
     use super::*;
 
-    /// Counts its lines.
     struct Made(f64);
 
     impl Rig for Made {

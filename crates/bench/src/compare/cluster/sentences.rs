@@ -10,7 +10,6 @@ const SEEN: f64 = 0.9;
 /// Share of what the links allow that counts as all of it.
 const ALL_OF_IT: f64 = 0.9;
 
-/// The sentences.
 pub(super) fn sentences(entries: &[ClusterEntry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
@@ -86,7 +85,6 @@ fn over_nodes(entries: &[ClusterEntry]) -> Option<String> {
     })
 }
 
-/// Reads, and those without nodes.
 fn reads(entries: &[ClusterEntry]) -> Option<String> {
     let reads = entries.iter().filter(|entry| {
         entry.pattern.reads() && entry.link_bit_s.is_some() && entry.schedule != "gluster"
@@ -108,7 +106,6 @@ fn reads(entries: &[ClusterEntry]) -> Option<String> {
         .then(|| format!("Reads carry, of what the links allow, {}.", parts.join(", ")))
 }
 
-/// Volumes in files beside volumes in memory.
 fn on_disk(entries: &[ClusterEntry]) -> Option<String> {
     let ratio = |entry: &ClusterEntry| {
         if entry.storage != Storage::Disk {

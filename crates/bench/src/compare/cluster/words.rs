@@ -62,9 +62,7 @@ names! {
     }
 }
 
-/// The facts of a pattern.
 pub(super) struct ClusterFacts {
-    /// Title for people.
     pub(super) title: &'static str,
     /// The option that asks for it; writes are always measured.
     pub(super) option: &'static str,
@@ -96,25 +94,21 @@ impl Pattern {
     }
 
     /// Nodes that the client does without.
-    #[must_use]
     pub const fn lost(self) -> u16 {
         self.facts().lost
     }
 
     /// Returns whether it changes what others measure later, whose members all have the same.
-    #[must_use]
     pub const fn leaves_some_behind(self) -> bool {
         !self.reads() && self.lost() > 0
     }
 
     /// Nodes that the array has to do without.
-    #[must_use]
     pub fn survived(self) -> u16 {
         self.lost().max(u16::from(self == Self::Rebuild))
     }
 
     /// Returns whether data go to the client.
-    #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
     }

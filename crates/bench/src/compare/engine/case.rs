@@ -32,7 +32,6 @@ pub(super) struct Baseline {
     in_memory: bool,
     /// A loop device over the file is measured.
     device: bool,
-    /// Program that serves the file.
     pub(super) program: Option<Program>,
 }
 
@@ -71,7 +70,6 @@ pub(super) struct Export {
 const VHOST_USER: Export = Export { name: "vhost-user", beside: &[DAEMON_VHOST_USER] };
 const FUSE_LOOP: Export = Export { name: "FUSE and loop", beside: &[MEMORY_LOOP] };
 const NBD: Export = Export { name: "NBD", beside: &[NBDKIT, DAEMON_NBD] };
-/// The exports over which arrays are measured.
 pub(super) const EXPORTS: [Export; 4] =
     [NBD, Export { name: "FUSE", beside: &[DAEMON_FUSE] }, FUSE_LOOP, VHOST_USER];
 
@@ -85,7 +83,6 @@ names! {
     }
 }
 
-/// Something to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EngineCase {
     /// A level, asked from within the process.
@@ -96,7 +93,6 @@ pub(super) enum EngineCase {
     Over(Level, Export),
     /// Something without RAID, asked by fio.
     Beside(Baseline),
-    /// Copies by one thread, within the process.
     Copies,
 }
 
@@ -133,7 +129,6 @@ impl EnginePlace {
     }
 }
 
-/// All cases of all places.
 pub(super) fn all(options: &EngineOptions) -> Vec<EngineCase> {
     EnginePlace::ALL.into_iter().flat_map(|place| place.cases(options)).collect()
 }
@@ -206,7 +201,6 @@ impl Baseline {
     }
 }
 
-/// The levels that were asked for.
 pub(super) fn levels(options: &EngineOptions) -> impl Iterator<Item = Level> {
     let asked = |word: &str| options.levels.iter().any(|level| level == word);
     LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)

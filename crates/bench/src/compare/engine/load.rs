@@ -27,12 +27,10 @@ const LOADS: [(u32, usize); 6] =
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
-/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
 
-/// All loads.
 pub(super) fn loads() -> impl Iterator<Item = EngineLoad> {
     [false, true].into_iter().flat_map(|writes| {
         LOADS.into_iter().map(move |(bytes, depth)| EngineLoad { writes, bytes, depth })
@@ -120,7 +118,6 @@ pub(super) fn measure(
     })
 }
 
-/// Creates a histogram.
 pub(super) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
 }
@@ -202,7 +199,6 @@ impl Driver {
         Ok(guest)
     }
 
-    /// Runs the load.
     pub(super) fn drive(&mut self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
         let server = self.server;
         measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))

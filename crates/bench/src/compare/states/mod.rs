@@ -25,7 +25,7 @@ use super::{Plan, kept, named};
 use crate::failure::Failure;
 use crate::model::plan::RunJob;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
-use crate::rig::{Room, Stack};
+use crate::rig::Room;
 
 /// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
@@ -56,7 +56,6 @@ pub struct StateOptions {
 }
 
 impl StateOptions {
-    /// The largest size.
     fn largest_mb(&self) -> u64 {
         self.sizes_mb.iter().copied().max().unwrap_or(0)
     }

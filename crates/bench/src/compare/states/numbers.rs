@@ -8,9 +8,7 @@ use crate::compare::numbers::{Numbers, reading};
 use crate::model::{Found, Spread};
 use crate::tool::dd;
 
-/// Speed of dd.
 pub(super) const SPEED: &str = "bandwidth";
-/// Share of a core that dd used.
 pub(super) const DD_CORES: &str = "dd-cores";
 
 /// Name of the speed of use in a phase.
@@ -91,7 +89,6 @@ impl<'a> States<'a> {
         self.numbers.spread((StateCase::Limited, Task::Limits(index), metric))
     }
 
-    /// The first trace of a level.
     pub(super) fn course(&self, (level, flow): Traced) -> Option<Course> {
         let case = StateCase::Trace(level).to_string();
         let job = Task::Trace(flow).to_string();

@@ -52,7 +52,6 @@ fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -
     Series::measured(name, points.into_iter().map(|(x, y)| Point::at(x, y)))
 }
 
-/// One trace, over time.
 fn trace(numbers: &States<'_>, traced: Traced) -> Option<Plot> {
     let course = numbers.course(traced)?;
     let (level, flow) = traced;

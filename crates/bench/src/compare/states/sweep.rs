@@ -16,7 +16,6 @@ use crate::tool::mdstat::Recovery;
 
 /// No thread of the kernel's goes on making the file system while it is measured.
 const MOUNT: &str = "noatime,noinit_itable";
-/// Name of the file that is read.
 const DATA: &str = "data";
 
 /// A file system on an array that is in sync, over files that behave like the disks on which this
@@ -73,7 +72,6 @@ pub(super) fn member(stack: &Stack, verb: &str, note: &mut Note) -> Result<(), F
     Ok(())
 }
 
-/// Path of the file that is read.
 pub(super) fn data(stack: &Stack) -> String {
     stack.top.path().join(DATA).display().to_string()
 }

@@ -20,12 +20,10 @@ use super::meter::{Meter, Rate};
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) ask: FileOperation,
-    /// Data that is written.
     pub(super) data: Vec<u8>,
     pub(super) reply: Reply,
 }
 
-/// The way to answer a request.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) device: Arc<File>,
@@ -103,7 +101,6 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
     }
 }
 
-/// Length of a range.
 pub(super) const fn length(range: &Range<u64>) -> usize {
     (range.end - range.start) as usize
 }

@@ -83,7 +83,6 @@ pub(super) fn limited(
     Ok((paths.collect(), [mount, keep]))
 }
 
-/// The name of a disk.
 fn disk_name(number: usize) -> String {
     format!("d{number}")
 }
