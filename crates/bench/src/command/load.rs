@@ -4,9 +4,9 @@
 use std::io::{self, BufRead};
 use std::time::Duration;
 
+use braid_bench::compare::cluster::Pattern;
 use braid_bench::compare::cluster::line;
 use braid_bench::compare::cluster::load::{self, ClientLoad};
-use braid_bench::compare::cluster::{Pattern, rebuild};
 use braid_cli::{Failure, fabric, open_nodes, output, system_error};
 use braid_host::serve::Private;
 
@@ -49,7 +49,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let system = |error: io::Error| refused(system_error(&error));
     told.next().transpose().map_err(system)?;
     let done = match args.pattern {
-        Pattern::Rebuild => rebuild::rebuild(array.submissions()),
+        Pattern::Rebuild => load::rebuild(array.submissions()),
         _ => load::drive(array.submissions(), &load),
     };
     let done = done.map_err(refused)?;

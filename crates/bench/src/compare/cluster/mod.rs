@@ -9,7 +9,6 @@ pub mod load;
 mod nodes;
 mod options;
 mod plots;
-pub mod rebuild;
 mod rig;
 mod sentences;
 mod setting;
