@@ -200,8 +200,8 @@ const MOST_SECTORS: u64 = 1 << 50;
 const DEVICE: [u8; 16] = [0xbd; 16];
 
 /// Rebuilds one member of an array that has all of them: fails it, and adds it again as if it were
-/// new, while nobody uses the array. Bytes are those of the member, and time runs from when the first
-/// of them are there.
+/// new, while nobody uses the array. Bytes are those of the member, and time runs from when the
+/// first of them are there.
 pub fn rebuild(submissions: &SubmissionQueue) -> Result<Done, String> {
     let ended = || "the engine has ended".to_owned();
     let order = |command| {
