@@ -19,29 +19,24 @@ const RIVALS: [(VirtualDiskPlace, VirtualDiskPlace); 2] =
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
 
-fn published(disk: VirtualDiskPlace) -> Option<f64> {
-    match disk {
-        VirtualDiskPlace::Array => Some(1.0),
-        VirtualDiskPlace::Image { format: "raw", .. } => Some(PUBLISHED_IMAGE),
-        VirtualDiskPlace::Nbd => Some(PUBLISHED_RAW),
-        _ => None,
-    }
+/// Facts of a disk that was published.
+struct DiskFacts {
+    /// Share of the bare array's rate.
+    share: f64,
+    as_published: &'static str,
+    goal: Option<f64>,
 }
 
-/// The same in words.
-fn as_published(disk: VirtualDiskPlace) -> Option<String> {
-    match disk {
-        VirtualDiskPlace::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
-        other => published(other).map(number),
-    }
-}
-
-fn goal(disk: VirtualDiskPlace) -> Option<f64> {
-    match disk {
-        VirtualDiskPlace::Image { format: "raw", .. } => Some(IMAGE_GOAL),
-        VirtualDiskPlace::Nbd => Some(RAW_GOAL),
-        _ => None,
-    }
+fn facts(disk: VirtualDiskPlace) -> Option<DiskFacts> {
+    let (share, as_published, goal) = match disk {
+        VirtualDiskPlace::Array => (1.0, "1.00", None),
+        VirtualDiskPlace::Image { format: "raw", .. } => {
+            (PUBLISHED_IMAGE, "0.70-0.75", Some(IMAGE_GOAL))
+        }
+        VirtualDiskPlace::Nbd => (PUBLISHED_RAW, "0.80", Some(RAW_GOAL)),
+        _ => return None,
+    };
+    Some(DiskFacts { share, as_published, goal })
 }
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
@@ -50,7 +45,7 @@ pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     }
     for disk in [ARRAY, IMAGE, VirtualDiskPlace::Nbd] {
         chapter.published.extend(WAYS.into_iter().filter_map(|write| {
-            let value = published(disk)? * PUBLISHED_512K;
+            let value = facts(disk)?.share * PUBLISHED_512K;
             Some(Published::new(&disk.to_string(), &job_name("512K", write), RATE, value))
         }));
     }
@@ -86,7 +81,7 @@ fn is_measured(numbers: &Chunks<'_>) -> bool {
 }
 
 fn cell(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: DiskJob) -> Option<Cell> {
-    let share = if job.test == "512K" { published(disk) } else { None };
+    let share = if job.test == "512K" { facts(disk).map(|facts| facts.share) } else { None };
     Some(Cell {
         server_cores: numbers.numbers.cores(disk, job).map(|cores| cores.median),
         published: share.map(|share| share * PUBLISHED_512K),
@@ -130,8 +125,10 @@ fn ratios_table(numbers: &Chunks<'_>) -> Table {
             let noisy = numbers.rate(disk, job).is_some_and(|rate| rate.is_noisy());
             word(numbers.ratio(disk, ARRAY, job), |ratio| marked(number(ratio), noisy))
         };
-        let published = as_published(disk).unwrap_or_else(|| NOTHING.to_owned());
-        let first = [disk.to_string(), published, plain(goal(disk))];
+        let facts = facts(disk);
+        let published = facts.as_ref().map_or(NOTHING, |facts| facts.as_published).to_owned();
+        let goal = plain(facts.and_then(|facts| facts.goal));
+        let first = [disk.to_string(), published, goal];
         first.into_iter().chain(DiskJob::ALL.map(ratio)).collect()
     };
     let disks = VirtualDiskPlace::all(numbers.options).into_iter().filter(|disk| *disk != ARRAY);
@@ -200,7 +197,8 @@ fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
 
 /// The worst and the best of what a disk keeps, against what was published and what is the goal.
 fn kept_sentence(numbers: &Chunks<'_>, disk: VirtualDiskPlace) -> Option<String> {
-    let goal = goal(disk)?;
+    let DiskFacts { as_published, goal, .. } = facts(disk)?;
+    let goal = goal?;
     let ratios: Vec<(String, f64)> = DiskJob::ALL
         .iter()
         .filter_map(|job| Some((job.to_string(), numbers.ratio(disk, ARRAY, job)?)))
@@ -208,7 +206,6 @@ fn kept_sentence(numbers: &Chunks<'_>, disk: VirtualDiskPlace) -> Option<String>
     let of = |job: &str| ratios.iter().find(|(name, _)| name == job).map(|(_, ratio)| *ratio);
     let read = of("512K read")?;
     let write = of("512K write")?;
-    let as_published = as_published(disk).unwrap_or_default();
     let missed: Vec<String> = ratios
         .iter()
         .filter(|(_, ratio)| *ratio < goal)
