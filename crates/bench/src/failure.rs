@@ -52,6 +52,12 @@ impl Failure {
         Self { ends: Ends::Part, ..Self::refused(object, reason, next) }
     }
 
+    /// Makes a failure of somebody else's program a gap.
+    #[must_use]
+    pub fn forgiven(self) -> Self {
+        Self { ends: Ends::Part, ..self }
+    }
+
     /// Refuses a request that makes no sense.
     pub fn usage(
         object: impl fmt::Display,

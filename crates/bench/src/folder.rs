@@ -83,7 +83,6 @@ impl Folder {
     }
 
     /// Path of the folder.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -148,14 +147,12 @@ impl Folder {
     }
 
     /// Returns the options of a comparison.
-    #[must_use]
     pub fn options(&self, name: &str) -> Option<Value> {
         let file = self.path.join("raw").join(name).join("options.json");
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
     /// All that was found by a comparison.
-    #[must_use]
     pub fn found(&self, name: &str) -> Found {
         let mut found = Found { folder: self.path.clone(), ..Found::default() };
         for line in self.journal().into_iter().filter(|line| line.comparison == name) {
@@ -206,7 +203,6 @@ impl Folder {
     }
 
     /// The machine on which it was measured.
-    #[must_use]
     pub fn machine(&self) -> Machine {
         let text = fs::read(self.path.join(MACHINE)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
@@ -253,7 +249,7 @@ mod tests {
         assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
         assert_eq!(found.runs[1].file("dd.txt"), Some("raw/states/uu/write-4-mb.2.dd.txt"));
         assert_eq!(found.text(&found.runs[1], "dd.txt").as_deref(), Some("7.0 MB/s"));
-        assert_eq!(found.server_cores("UU", "write 4 MB").expect("cores").median, 0.5);
+        assert_eq!(found.runs[1].server_cpu_s, Some(1.0));
     }
 
     #[test]

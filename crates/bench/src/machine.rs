@@ -27,7 +27,6 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine.
-    #[must_use]
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpus = read("/proc/cpuinfo");

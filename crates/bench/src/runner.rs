@@ -18,7 +18,6 @@ pub struct Runner<'a> {
 }
 
 /// About how long comparisons take.
-#[must_use]
 pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
     comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
 }
@@ -43,7 +42,6 @@ impl Left<'_> {
 
 impl<'a> Runner<'a> {
     /// Creates a runner that shows its progress with this bar.
-    #[must_use]
     pub fn new(folder: &'a Folder, room: &'a Room, bar: ProgressBar) -> Self {
         Self { folder, room, bar }
     }
@@ -80,7 +78,7 @@ impl<'a> Runner<'a> {
     }
 
     fn side_by_side(&self, left: &Left<'_>, cases: &[&str]) -> Result<(), Failure> {
-        let mut standing: Vec<(&str, Box<dyn Standing>)> = Vec::new();
+        let mut standing: Vec<(&str, Standing)> = Vec::new();
         for &case in cases {
             self.bar.set_message(format!("{}: setting up {case}", left.group.title));
             if left.wants(case) {
@@ -110,7 +108,7 @@ impl<'a> Runner<'a> {
                             job: &job.name,
                             round,
                         };
-                        if let Err(failure) = self.once(place, one.as_mut()) {
+                        if let Err(failure) = self.once(place, one) {
                             self.gap(left, Some(case), Some(&job.name), failure)?;
                             gaps.push(known);
                         }
@@ -122,7 +120,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    fn once(&self, place: Place<'_>, standing: &mut dyn Standing) -> Result<(), Failure> {
+    fn once(&self, place: Place<'_>, standing: &mut Standing) -> Result<(), Failure> {
         let scratch = self.room.scratch.join("job");
         let system = |error| Failure::system(scratch.display(), &error, "name another --dir");
         std::fs::create_dir_all(&scratch).map_err(system)?;
@@ -198,18 +196,13 @@ mod tests {
 
     use super::*;
     use crate::model::{Found, Job};
+    use crate::rig::Stack;
     use crate::tool::Tool;
 
     type Asked = Rc<RefCell<Vec<String>>>;
 
     /// Notes what is asked of it; `broken` cannot be set up, `hard` cannot be run on `b`.
     struct Made {
-        asked: Asked,
-        ends: Ends,
-    }
-
-    struct Prepared {
-        case: String,
         asked: Asked,
         ends: Ends,
     }
@@ -231,28 +224,25 @@ mod tests {
                 set_up: Duration::from_secs(1),
             }]
         }
-        fn set_up(&self, case: &str, _: &Room) -> Result<Box<dyn Standing>, Failure> {
+        fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
             if case == "broken" {
                 return Err(Failure::gap(case, "it is not installed", "install it"));
             }
             let asked = self.asked.clone();
             let ends = self.ends;
-            Ok(Box::new(Prepared { case: case.to_owned(), asked, ends }))
+            let case = case.to_owned();
+            Ok(Standing::on(Stack::new(room, &case), move |_, job, note| {
+                asked.borrow_mut().push(format!("{case} {job}"));
+                if (case.as_str(), job) == ("b", "hard") {
+                    let failure = Failure::refused("b", "no room left", "make room");
+                    return Err(Failure { ends, ..failure });
+                }
+                note.file("out.txt", "1");
+                Ok(())
+            }))
         }
         fn chapter(&self, _: &Found) -> Chapter {
             Chapter::default()
-        }
-    }
-
-    impl Standing for Prepared {
-        fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-            self.asked.borrow_mut().push(format!("{} {job}", self.case));
-            if (self.case.as_str(), job) == ("b", "hard") {
-                let failure = Failure::refused("b", "no room left", "make room");
-                return Err(Failure { ends: self.ends, ..failure });
-            }
-            note.file("out.txt", "1");
-            Ok(())
         }
     }
 

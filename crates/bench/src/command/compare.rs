@@ -28,26 +28,35 @@ fn wishes(args: &RunArgs, runs: Option<u16>, against: &[Rival]) -> Wishes {
 }
 
 /// A comparison at its standard sizes.
+fn plan<P: Plan>(args: &RunsArgs) -> P {
+    wishes(&args.run, args.runs, &[]).plan()
+}
+
 pub(super) fn usual<P: Plan>(args: &RunsArgs) -> Result<(), Failure> {
-    run(&args.run, vec![Box::new(wishes(&args.run, args.runs, &[]).plan::<P>())])
+    run(&args.run, vec![Box::new(plan::<P>(args))])
+}
+
+/// What was asked for, or the usual.
+fn asked<T: Clone>(asked: &[T], usual: Vec<T>) -> Vec<T> {
+    if asked.is_empty() { usual } else { asked.to_vec() }
 }
 
 pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
-    let run = beside_memory(&args.run);
-    usual::<policies::PolicyOptions>(&RunsArgs { run, runs: args.runs })
+    run(&beside_memory(&args.run), vec![Box::new(plan::<policies::PolicyOptions>(args))])
 }
 
 pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
-    let usual: chunk::ChunkOptions = wishes(&args.run, args.runs, &[]).plan();
-    let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
+    let usual: chunk::ChunkOptions = plan(&args.usual);
+    let levels = asked(&args.levels, usual.levels);
     let options = chunk::ChunkOptions { levels, against: args.against.clone(), ..usual };
-    run(&args.run, vec![Box::new(options.checked()?)])
+    run(&args.usual.run, vec![Box::new(options.checked()?)])
 }
 
 pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
-    let usual: engine::EngineOptions = wishes(&args.run, args.runs, &[]).plan();
-    let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
-    run(&beside_memory(&args.run), vec![Box::new(engine::EngineOptions { levels, ..usual })])
+    let usual: engine::EngineOptions = plan(&args.usual);
+    let levels = asked(&args.levels, usual.levels);
+    let options = engine::EngineOptions { levels, ..usual };
+    run(&beside_memory(&args.usual.run), vec![Box::new(options)])
 }
 
 /// Files of comparisons that have members of memory beside them do not go into memory, too.
@@ -57,21 +66,21 @@ fn beside_memory(args: &RunArgs) -> RunArgs {
 }
 
 pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
-    let usual: levels::LevelOptions = wishes(&args.run, args.runs, &[]).plan();
+    let usual: levels::LevelOptions = plan(&args.usual);
     let job = args.job.as_deref().map(job_file).transpose()?;
     // A job file of somebody's own does not know that all is small.
     let full = levels::LevelOptions::usual(false);
     let size_bytes = if job.is_some() { full.size_bytes } else { usual.size_bytes };
-    let members = count(&args.run.members);
+    let mut common = args.usual.run.clone();
+    let members = count(&common.members);
     let options = levels::LevelOptions {
-        levels: if args.levels.is_empty() { usual.levels } else { args.levels.clone() },
+        levels: asked(&args.levels, usual.levels),
         members,
         size_bytes: args.size.map_or(size_bytes, |size| size.0),
         against: args.against.clone(),
         job,
         ..usual
     };
-    let mut common = args.run.clone();
     if members.is_some() {
         common.members.clear();
     }

@@ -4,9 +4,9 @@
 use std::io::{self, BufRead};
 use std::time::Duration;
 
-use braid_bench::compare::cluster::line::{self, Receiver};
+use braid_bench::compare::cluster::Pattern;
+use braid_bench::compare::cluster::line;
 use braid_bench::compare::cluster::load::{self, ClientLoad};
-use braid_bench::compare::cluster::{Pattern, rebuild};
 use braid_cli::{Failure, fabric, open_nodes, output, system_error};
 use braid_host::serve::Private;
 
@@ -18,9 +18,12 @@ pub(super) fn line(args: &LineArgs) -> Result<(), Failure> {
         return Ok(line::send_to(address)?);
     }
     let address = args.listen.expect("clap wants one of the two");
-    let receiver = Receiver::listen(address)?;
-    output::answer(&format!("{}\n", receiver.address()))?;
-    let received = receiver.receive(args.seconds)?;
+    let listener = line::listen(address)?;
+    let address = listener.local_addr().map_err(|error| {
+        Failure::refused("bench", "line", system_error(&error), "check the address")
+    })?;
+    output::answer(&format!("{address}\n"))?;
+    let received = line::receive_one(&listener, args.seconds)?;
     output::answer(&format!("{}\n", serde_json::json!(received)))
 }
 
@@ -46,7 +49,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let system = |error: io::Error| refused(system_error(&error));
     told.next().transpose().map_err(system)?;
     let done = match args.pattern {
-        Pattern::Rebuild => rebuild::rebuild(array.submissions()),
+        Pattern::Rebuild => load::rebuild(array.submissions()),
         _ => load::drive(array.submissions(), &load),
     };
     let done = done.map_err(refused)?;

@@ -40,13 +40,10 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ChunkArgs {
     #[command(flatten)]
-    pub(crate) run: RunArgs,
+    pub(crate) usual: RunsArgs,
     /// Whose chunks: 0 5 6 [default: all of them; 0 and 5 with --quick]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',', value_parser = ["0", "5", "6"])]
     pub(crate) levels: Vec<String>,
-    /// How often each [default: 3; 1 with --quick]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) runs: Option<u16>,
     /// Measure this beside the disks of virtual machines: file (one without an array), nbdkit
     /// (that over NBD)
     #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
@@ -56,14 +53,11 @@ pub(crate) struct ChunkArgs {
 #[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
     #[command(flatten)]
-    pub(crate) run: RunArgs,
+    pub(crate) usual: RunsArgs,
     /// Which: 0 1 5 6 10 [default: all of them; 0 and 5 with --quick]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
     #[arg(value_parser = ["0", "1", "5", "6", "10"])]
     pub(crate) levels: Vec<String>,
-    /// How often each [default: 3; 1 with --quick]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) runs: Option<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -90,7 +84,7 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LevelsArgs {
     #[command(flatten)]
-    pub(crate) run: RunArgs,
+    pub(crate) usual: RunsArgs,
     /// Which, beside one disk without RAID: 0 1 5 6 10 10f2 10o2 [default: all of them]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
     pub(crate) levels: Vec<Level>,
@@ -98,9 +92,6 @@ pub(crate) struct LevelsArgs {
     /// 16M with --quick]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) size: Option<Size>,
-    /// How often each [default: 3; 1 with --quick]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) runs: Option<u16>,
     /// Measure this beside it: btrfs (its RAID profiles), md (the kernel's RAID), file (the file
     /// system below), nbdkit (one file, served in user space)
     #[arg(long, value_name = "RIVAL", value_delimiter = ',')]

@@ -8,26 +8,26 @@ pub mod levels;
 pub mod members;
 mod numbers;
 pub mod policies;
-mod prepared;
 mod rates;
+mod requests;
 pub mod rivals;
 pub mod states;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use serde::Serialize;
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::rivals::Rival;
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Standing};
-use crate::rig::Room;
+use crate::model::Comparison;
 
 /// Plan of a comparison. Its fields are the options that decide about the findings, as the report's
 /// folder keeps them.
-pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
+pub trait Plan: Comparison + DeserializeOwned + 'static {
     /// See [`Comparison::name`].
     const NAME: &'static str;
 
@@ -39,65 +39,22 @@ pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
 
     /// Measures those of these rivals beside it that it can be compared with.
     fn beside(&mut self, _rivals: &[Rival]) {}
-
-    /// See [`Comparison::groups`].
-    fn groups(&self) -> Vec<Group>;
-
-    /// See [`Comparison::needs_bytes`].
-    fn needs_bytes(&self) -> u64 {
-        0
-    }
-
-    /// See [`Comparison::needs_memory_bytes`].
-    fn needs_memory_bytes(&self) -> u64 {
-        0
-    }
-
-    /// See [`Comparison::smaller`].
-    fn smaller(&self) -> Option<Self> {
-        None
-    }
-
-    /// See [`Comparison::set_up`].
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
-
-    /// See [`Comparison::chapter`].
-    fn chapter(&self, found: &Found) -> Chapter;
 }
 
-impl<P: Plan> Comparison for P {
-    fn name(&self) -> &'static str {
-        P::NAME
-    }
+/// Writes the name and the options of a [`Comparison`] that is a [`Plan`].
+macro_rules! kept {
+    () => {
+        fn name(&self) -> &'static str {
+            <Self as crate::compare::Plan>::NAME
+        }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
-    fn groups(&self) -> Vec<Group> {
-        Plan::groups(self)
-    }
-
-    fn needs_bytes(&self) -> u64 {
-        Plan::needs_bytes(self)
-    }
-
-    fn needs_memory_bytes(&self) -> u64 {
-        Plan::needs_memory_bytes(self)
-    }
-
-    fn smaller(&self) -> Option<Box<dyn Comparison>> {
-        Plan::smaller(self).map(|smaller| Box::new(smaller) as _)
-    }
-
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        Plan::set_up(self, case, room)
-    }
-
-    fn chapter(&self, found: &Found) -> Chapter {
-        Plan::chapter(self, found)
-    }
+        fn options(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap_or_default()
+        }
+    };
 }
+
+use kept;
 
 /// Wishes that all comparisons understand.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +69,6 @@ pub struct Wishes {
 
 impl Wishes {
     /// A comparison as it is wished for.
-    #[must_use]
     pub fn plan<P: Plan>(&self) -> P {
         let mut plan = P::usual(self.quick);
         if let Some(runs) = self.runs {
@@ -167,19 +123,13 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
 }
 
 /// All comparisons that others have published first.
-#[must_use]
 pub fn published(wishes: &Wishes) -> Vec<Box<dyn Comparison>> {
     ALL[..PUBLISHED].iter().map(|entry| (entry.plan)(wishes)).collect()
 }
 
-/// The one of these that has a name. Names of cases and jobs stand in the journal of a report.
-fn named<T>(
-    all: impl IntoIterator<Item = T>,
-    name: impl Fn(&T) -> String,
-    wanted: &str,
-) -> Result<T, Failure> {
-    let found = all.into_iter().find(|one| name(one) == wanted);
-    found.ok_or_else(|| {
+/// The one of these that shows this name. Names of cases and jobs stand in the journal of a report.
+fn named<T: Display>(all: impl IntoIterator<Item = T>, wanted: &str) -> Result<T, Failure> {
+    all.into_iter().find(|one| one.to_string() == wanted).ok_or_else(|| {
         Failure::usage(wanted, "no case or job has this name", "begin the report anew")
     })
 }

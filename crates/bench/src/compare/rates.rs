@@ -1,5 +1,7 @@
 //! Rates, latencies and CPU time of requests, beside those of another case in the same round.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
 use super::numbers::{Numbers, Reading, reading};
@@ -7,7 +9,6 @@ use super::words::{median, with_range};
 use crate::model::{Cell, Found, Run, Table};
 use crate::tool::fio;
 
-/// Requests a second.
 pub(super) const RATE: &str = "iops";
 /// CPU time of the server.
 pub(super) const CPU: &str = "CPU per request";
@@ -22,7 +23,6 @@ pub(super) const COLUMNS: [(&str, &str); 5] =
 pub(super) struct Figures {
     /// Requests that were answered.
     pub(super) requests: f64,
-    /// Requests a second.
     pub(super) iops: f64,
     /// CPU time of who served them meanwhile, by the kernel's accounts.
     pub(super) cpu_s: Option<f64>,
@@ -33,7 +33,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn readings(&self, run: &Run) -> Vec<Option<Reading>> {
+    pub(super) fn readings(&self, run: &Run) -> Vec<Reading> {
         let cpu = self.cpu_s.map(|cpu_s| cpu_s * 1e6 / self.requests.max(1.0));
         let numbers = [Some(self.iops), cpu, self.p50_us, self.p99_us, self.p999_us];
         let columns = COLUMNS.into_iter().zip(numbers);
@@ -44,7 +44,7 @@ impl Figures {
 
 /// Reads what fio said of runs of one job each.
 pub(super) fn of_fio(found: &Found) -> Numbers {
-    Numbers::read(found, [fio::OUTPUT], |run, [text]| {
+    Numbers::of(found).read(found, [fio::OUTPUT], |run, [text]| {
         let jobs = fio::parse(text);
         let [job] = jobs.as_slice() else { return Vec::new() };
         let latencies = if job.write.requests > 0.0 { &job.write } else { &job.read };
@@ -73,11 +73,11 @@ pub(super) struct Compared {
 /// its own, for its spread.
 pub(super) fn cells(numbers: &Numbers, Compared { case, to, load }: &Compared) -> Vec<Cell> {
     let cell = |(metric, _): (&str, &str)| {
-        let ratio = numbers.ratio(case, to, load, metric).map(|ratio| ratio.spread.median);
-        Some(Cell { ratio, ..numbers.cell(case, load, metric)? })
+        let ratio = numbers.ratio((case, load, metric), to).map(|ratio| ratio.spread.median);
+        Some(Cell { ratio, ..numbers.cell((case, load, metric))? })
     };
     let mut cells: Vec<Cell> = COLUMNS.into_iter().filter_map(cell).collect();
-    let ratio = numbers.ratio(case, to, load, RATE);
+    let ratio = numbers.ratio((case, load, RATE), to);
     let unit = format!("of {to}");
     cells.extend(ratio.map(|ratio| Cell::new(case, load, "iops ratio", &unit, ratio)));
     cells
@@ -91,15 +91,33 @@ pub(super) fn every_number(
     rows: &[Compared],
     note: &str,
 ) -> Table {
-    let row = |Compared { case, to, load }: &Compared| {
-        let mut row = vec![format!("{case}, {load}")];
-        row.extend(COLUMNS.map(|(metric, _)| median(numbers.spread(case, load, metric))));
-        row.push(with_range(numbers.ratio(case, to, load, RATE).as_ref()));
-        row.extend((last.len() > 1).then(|| to.clone()));
-        row
+    let heads = COLUMNS.into_iter().map(|(metric, unit)| (format!("{metric}, {unit}"), metric));
+    let heads = heads.chain(last.iter().map(|&head| (head.to_owned(), head)));
+    let word = |one: &&Compared, column: &&str| {
+        let Compared { case, to, load } = one;
+        if Some(column) == last.get(1) {
+            return to.clone();
+        }
+        if Some(column) == last.first() {
+            return with_range(numbers.ratio((case, load, RATE), to).as_ref());
+        }
+        median(numbers.spread((case, load, column)))
     };
-    let columns = COLUMNS.map(|(name, unit)| format!("{name}, {unit}"));
-    let last = last.iter().map(|&word| word.to_owned());
-    let head = std::iter::once(first.to_owned()).chain(columns).chain(last);
-    Table::new(title, head, rows.iter().map(row), note)
+    let rows = rows.iter().map(|one| (format!("{}, {}", one.case, one.load), one));
+    Table::grid(title, first, heads, rows, word, note)
+}
+
+/// A ratio of the same round for each load and case to one case.
+pub(super) fn ratios(
+    numbers: &Numbers,
+    (title, metric, baseline): (String, &str, &str),
+    loads: impl IntoIterator<Item = impl Display>,
+    cases: impl IntoIterator<Item = (String, String)>,
+    note: &str,
+) -> Table {
+    let rows = loads.into_iter().map(|load| (load.to_string(), load.to_string()));
+    let ratio = |load: &String, case: &String| {
+        with_range(numbers.ratio((case, load, metric), baseline).as_ref())
+    };
+    Table::grid(title, "load", cases, rows, ratio, note)
 }

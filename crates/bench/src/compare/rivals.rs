@@ -1,47 +1,24 @@
 //! Rivals: other programs that can do the job, measured in the same run.
 
-use std::fmt;
 use std::str::FromStr;
 
 use braid_array::refusal::Refusal;
-use serde::{Deserialize, Serialize};
 
-/// Something to be measured beside Braid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rival {
-    /// The RAID profiles of btrfs, in the kernel.
-    Btrfs,
-    /// The kernel's own software RAID.
-    Md,
-    /// The file or disk below, with nothing between.
-    File,
-    /// nbdkit's file plugin: another server in user space, without RAID.
-    Nbdkit,
-    /// A dispersed volume of GlusterFS, over nodes.
-    Gluster,
-}
+use super::words::names;
 
-impl Rival {
-    /// All there are.
-    pub const ALL: [Self; 5] = [Self::Btrfs, Self::Md, Self::File, Self::Nbdkit, Self::Gluster];
-
-    /// Name as it is typed.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Btrfs => "btrfs",
-            Self::Md => "md",
-            Self::File => "file",
-            Self::Nbdkit => "nbdkit",
-            Self::Gluster => "gluster",
-        }
-    }
-}
-
-impl fmt::Display for Rival {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+names! {
+    /// Something to be measured beside Braid.
+    pub enum Rival {
+        /// The RAID profiles of btrfs, in the kernel.
+        Btrfs = "btrfs",
+        /// The kernel's own software RAID.
+        Md = "md",
+        /// The file or disk below, with nothing between.
+        File = "file",
+        /// nbdkit's file plugin: another server in user space, without RAID.
+        Nbdkit = "nbdkit",
+        /// A dispersed volume of GlusterFS, over nodes.
+        Gluster = "gluster",
     }
 }
 
@@ -61,11 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_are_typed_and_stored() {
-        for rival in Rival::ALL {
-            assert_eq!(rival.name().parse(), Ok(rival));
-            assert_eq!(serde_json::to_value(rival).expect("JSON"), rival.name());
-        }
+    fn what_is_no_rival_is_refused_with_their_names() {
+        assert_eq!("nbdkit".parse(), Ok(Rival::Nbdkit));
         let refused = "raid".parse::<Rival>().expect_err("not one of them");
         assert!(refused.next.advice.contains("btrfs, md"), "{}", refused.next.advice);
     }

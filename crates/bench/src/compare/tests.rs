@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::rig::file_name;
+use crate::model::Group;
+use crate::rig::{Room, file_name};
 
 /// Minutes that the short form and the whole take at most.
 const MINUTES: [(&str, [u64; 2]); 7] = [

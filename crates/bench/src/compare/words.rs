@@ -1,6 +1,40 @@
-//! Numbers and sizes as tables and sentences have them.
+//! Numbers, sizes and names as tables and sentences have them.
 
 use crate::model::{Measured, Spread};
+
+/// Makes enums whose variants have names, as they are typed, kept and shown.
+macro_rules! names {
+    ($($(#[$doc:meta])* $vis:vis enum $name:ident {
+        $($(#[$each:meta])* $variant:ident = $word:literal,)+
+    })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+        $vis enum $name {
+            $($(#[$each])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// All there are.
+            $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Name as it is typed.
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )+};
+}
+
+pub(super) use names;
 
 /// Word of a table where nothing was measured.
 pub(super) const NOTHING: &str = "-";
@@ -14,9 +48,19 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
+/// A value in words, where there is one.
+pub(super) fn word<T>(value: Option<T>, word: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), word)
+}
+
 /// A number that may not be there.
 pub(super) fn plain(value: Option<f64>) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), number)
+    word(value, number)
+}
+
+/// A median in other words than [`number`] has, marked where the rounds lie far apart.
+pub(super) fn median_as(spread: Option<Spread>, number: impl Fn(f64) -> String) -> String {
+    word(spread, |spread| marked(number(spread.median), spread.is_noisy()))
 }
 
 /// A text with the mark of numbers whose rounds lie far apart.
@@ -26,8 +70,7 @@ pub(super) fn marked(text: String, noisy: bool) -> String {
 
 /// A median, marked where the rounds lie far apart.
 pub(super) fn median(spread: Option<Spread>) -> String {
-    let word = |spread: Spread| marked(number(spread.median), spread.is_noisy());
-    spread.map_or_else(|| NOTHING.to_owned(), word)
+    median_as(spread, number)
 }
 
 /// A median with the least and the most of several rounds.

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::found::{Gap, Measured};
-use super::spread::Spread;
+use super::found::{Gap, Measured, Spread};
 
 /// The part of the report that belongs to one comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +48,6 @@ pub struct Published {
 
 impl Published {
     /// A number that was published of a case and a job.
-    #[must_use]
     pub fn new(case: &str, job: &str, metric: &str, value: f64) -> Self {
         let [case, job, metric] = [case, job, metric].map(str::to_owned);
         Self { case, job, metric, value }
@@ -57,7 +55,7 @@ impl Published {
 }
 
 /// A number with everything that belongs to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the case.
     pub case: String,
@@ -90,7 +88,6 @@ pub struct Cell {
 
 impl Cell {
     /// A number that was measured.
-    #[must_use]
     pub fn new(case: &str, job: &str, metric: &str, unit: &str, measured: Measured) -> Self {
         let Measured { spread, runs, raw } = measured;
         Self {
@@ -100,13 +97,9 @@ impl Cell {
             unit: unit.to_owned(),
             spread,
             runs,
-            published: None,
-            ratio: None,
-            published_ratio: None,
-            bound: None,
             noisy: spread.is_noisy(),
-            server_cores: None,
             raw,
+            ..Self::default()
         }
     }
 }
@@ -140,6 +133,25 @@ impl Table {
         Self::new(title, head, rows.into_iter().map(row), note)
     }
 
+    /// A table of words that belong to a row and a column; the first column names the rows.
+    pub fn grid<C, R>(
+        title: impl Into<String>,
+        corner: &str,
+        columns: impl IntoIterator<Item = (impl Into<String>, C)>,
+        rows: impl IntoIterator<Item = (impl Into<String>, R)>,
+        word: impl Fn(&R, &C) -> String,
+        note: impl Into<String>,
+    ) -> Self {
+        let (heads, columns): (Vec<String>, Vec<C>) =
+            columns.into_iter().map(|(head, column)| (head.into(), column)).unzip();
+        let row = |(name, row): (_, R)| {
+            let words = columns.iter().map(|column| word(&row, column));
+            std::iter::once(Into::into(name)).chain(words).collect()
+        };
+        let head = std::iter::once(corner.to_owned()).chain(heads);
+        Self::new(title, head, rows.into_iter().map(row), note)
+    }
+
     /// A table of these rows.
     pub fn new(
         title: impl Into<String>,
@@ -156,7 +168,6 @@ impl Table {
     }
 
     /// The table, unless it has no rows.
-    #[must_use]
     pub fn unless_empty(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -192,13 +203,11 @@ impl Plot {
     }
 
     /// The same with values that are the same everywhere.
-    #[must_use]
     pub fn with_rules(self, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self { rules: rules.into_iter().collect(), ..self }
     }
 
     /// The plot, unless nothing in it was measured.
-    #[must_use]
     pub fn if_measured(self) -> Option<Self> {
         let has_points = |one: &Series| one.style == Style::Measured && !one.points.is_empty();
         self.series.iter().any(has_points).then_some(self)
@@ -299,13 +308,11 @@ pub struct Point {
 
 impl Point {
     /// A value that stands alone.
-    #[must_use]
     pub const fn at(x: f64, y: f64) -> Self {
         Self { x, y, range: None }
     }
 
     /// A value with its spread.
-    #[must_use]
     pub const fn of(x: f64, spread: Spread) -> Self {
         Self { x, y: spread.median, range: Some((spread.min, spread.max)) }
     }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use braid_array::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
-use super::spread::Spread;
-
 /// All runs of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
@@ -52,7 +50,6 @@ pub struct Gap {
 
 impl Gap {
     /// Makes the gap that a failure leaves.
-    #[must_use]
     pub fn of(case: Option<&str>, job: Option<&str>, object: &str, why: &Refusal) -> Self {
         Self {
             case: case.map(str::to_owned),
@@ -86,28 +83,88 @@ impl Found {
     }
 
     /// Reads a file of a run; the name is the one it was noted under.
-    #[must_use]
     pub fn text(&self, run: &Run, name: &str) -> Option<String> {
         let file = run.file(name)?;
         std::fs::read_to_string(self.folder.join(file)).ok()
     }
-
-    /// CPU seconds a second of the process that serves a case.
-    #[must_use]
-    pub fn server_cores(&self, case: &str, job: &str) -> Option<Spread> {
-        let cores = |run: &Run| Some(run.server_cpu_s? / run.seconds);
-        Spread::of(&self.runs(case, job).filter_map(cores).collect::<Vec<f64>>())
-    }
 }
 
 impl Run {
+    /// A run of the first round that left no files.
+    #[cfg(test)]
+    pub(crate) fn made(
+        case: impl std::fmt::Display,
+        job: impl std::fmt::Display,
+        server_cpu_s: Option<f64>,
+    ) -> Self {
+        let [case, job] = [case.to_string(), job.to_string()];
+        let commands = Vec::new();
+        Self { case, job, round: 0, commands, files: Vec::new(), seconds: 1.0, server_cpu_s }
+    }
+
     /// The path of a file, by the name it was noted under.
-    #[must_use]
     pub fn file(&self, name: &str) -> Option<&str> {
         let is_it = |path: &&String| {
             let last = Path::new(path).file_name().and_then(|last| last.to_str());
             last.is_some_and(|last| last == name || last.ends_with(&format!(".{name}")))
         };
         self.files.iter().find(is_it).map(String::as_str)
+    }
+}
+
+/// Runs that lie further apart than this share of their median mark a figure as noisy.
+pub const NOISY: f64 = 0.25;
+
+/// Median, least and most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The number in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// `None` for no numbers.
+    pub fn of(numbers: &[f64]) -> Option<Self> {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let min = *sorted.first()?;
+        let max = *sorted.last()?;
+        let half = sorted.len() / 2;
+        let lower = sorted[(sorted.len() - 1) / 2];
+        Some(Self { median: f64::midpoint(lower, sorted[half]), min, max })
+    }
+
+    /// The runs lie so far apart that the median says little.
+    pub fn is_noisy(&self) -> bool {
+        self.max - self.min > NOISY * self.median.abs()
+    }
+
+    /// The same in another unit.
+    pub fn times(self, factor: f64) -> Self {
+        Self { median: self.median * factor, min: self.min * factor, max: self.max * factor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle() {
+        let spread = |numbers: &[f64]| Spread::of(numbers).expect("numbers");
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(spread(&[4.0, 1.0]).median, 2.5);
+        assert_eq!(spread(&[7.0]).median, 7.0);
+        assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn noise_is_a_share_of_the_median() {
+        let noisy = |numbers: &[f64]| Spread::of(numbers).expect("numbers").is_noisy();
+        assert!(noisy(&[80.0, 100.0, 106.0]) && !noisy(&[90.0, 100.0, 110.0]) && !noisy(&[0.0]));
     }
 }

@@ -8,11 +8,9 @@
 pub mod chapter;
 pub mod found;
 pub mod plan;
-pub mod spread;
 
 pub use chapter::{Axis, Cell, Chapter, Plot, Point, Published, Rule, Scale, Series, Style, Table};
-pub use found::{Found, Gap, Measured, Run};
+pub use found::{Found, Gap, Measured, Run, Spread};
 pub use plan::{Comparison, Group, Job, Standing};
-pub use spread::Spread;
 
 pub use crate::tool::Note;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::chapter::Chapter;
 use super::found::Found;
 use crate::failure::Failure;
-use crate::rig::Room;
+use crate::rig::{Room, Stack};
 use crate::tool::Note;
 
 /// One comparison: what it measures and what it makes of the findings. Each is one file, or folder.
@@ -39,7 +39,7 @@ pub trait Comparison {
     }
 
     /// Sets a case up.
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure>;
 
     /// Tables, plots and sentences: a function of what was found and nothing else.
     fn chapter(&self, found: &Found) -> Chapter;
@@ -78,7 +78,6 @@ impl Job {
 
 impl Group {
     /// About how long all of it takes.
-    #[must_use]
     pub fn takes(&self) -> Duration {
         let cases = u32::try_from(self.cases.len()).unwrap_or(u32::MAX);
         let round: Duration = self.jobs.iter().map(|job| job.takes).sum();
@@ -86,13 +85,37 @@ impl Group {
     }
 }
 
+/// Runs a job on the layers of a case, and notes what was run and what it said.
+pub(crate) type RunJob = Box<dyn FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>>;
+
 /// A case that is set up. Dropped, it is taken down.
-pub trait Standing {
-    /// Runs a job once, and notes what was run and what it said.
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure>;
+pub struct Standing {
+    // What runs jobs goes before what they run on.
+    run: RunJob,
+    stack: Stack,
+    /// Failures leave a gap, and the other cases go on: the program is somebody else's.
+    pub(crate) forgiven: bool,
+}
+
+impl Standing {
+    /// Layers, on which jobs are run so.
+    pub fn on(
+        stack: Stack,
+        run: impl FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure> + 'static,
+    ) -> Self {
+        Self { run: Box::new(run), stack, forgiven: false }
+    }
+
+    /// Runs a job once.
+    pub fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let ran = (self.run)(&mut self.stack, job, note);
+        // How it was set up comes before what was run first.
+        note.commands.splice(0..0, self.stack.commands.drain(..));
+        if self.forgiven { ran.map_err(Failure::forgiven) } else { ran }
+    }
 
     /// The process that serves it, whose CPU time counts.
-    fn server(&self) -> Option<u32> {
-        None
+    pub const fn server(&self) -> Option<u32> {
+        self.stack.server
     }
 }

@@ -26,10 +26,9 @@ struct ComparisonData<'a> {
 }
 
 pub(super) fn json(machine: &Machine, chapters: &[Chapter]) -> String {
-    let comparison = |chapter: &'_ Chapter| published(chapter);
     let comparisons = chapters.iter().map(|chapter| {
         let of_chapter = ComparisonData {
-            published: comparison(chapter),
+            published: published(chapter),
             cases: &chapter.cells,
             gaps: &chapter.gaps,
             says: &chapter.says,
@@ -63,55 +62,41 @@ fn published(chapter: &Chapter) -> Vec<Published> {
     all
 }
 
-const COLUMNS: [&str; 16] = [
-    "comparison",
-    "case",
-    "job",
-    "metric",
-    "unit",
-    "median",
-    "min",
-    "max",
-    "runs",
-    "published",
-    "ratio",
-    "published_ratio",
-    "bound",
-    "noisy",
-    "server_cores",
-    "raw",
+/// Word of a cell of a comparison.
+type CsvField = fn(&str, &Cell) -> String;
+
+const COLUMNS: [(&str, CsvField); 16] = [
+    ("comparison", |comparison, _| comparison.to_owned()),
+    ("case", |_, cell| cell.case.clone()),
+    ("job", |_, cell| cell.job.clone()),
+    ("metric", |_, cell| cell.metric.clone()),
+    ("unit", |_, cell| cell.unit.clone()),
+    ("median", |_, cell| cell.spread.median.to_string()),
+    ("min", |_, cell| cell.spread.min.to_string()),
+    ("max", |_, cell| cell.spread.max.to_string()),
+    ("runs", |_, cell| cell.runs.to_string()),
+    ("published", |_, cell| number(cell.published)),
+    ("ratio", |_, cell| number(cell.ratio)),
+    ("published_ratio", |_, cell| number(cell.published_ratio)),
+    ("bound", |_, cell| number(cell.bound)),
+    ("noisy", |_, cell| cell.noisy.to_string()),
+    ("server_cores", |_, cell| number(cell.server_cores)),
+    ("raw", |_, cell| cell.raw.join(" ")),
 ];
+
+fn number(number: Option<f64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
 
 pub(super) fn csv(chapters: &[Chapter]) -> String {
     let mut lines = csv::Writer::from_writer(Vec::new());
-    lines.write_record(COLUMNS).expect("memory");
+    lines.write_record(COLUMNS.map(|(name, _)| name)).expect("memory");
     for chapter in chapters {
         for cell in &chapter.cells {
-            lines.write_record(record(&chapter.name, cell)).expect("as many fields in each line");
+            let record = COLUMNS.map(|(_, field)| field(&chapter.name, cell));
+            lines.write_record(record).expect("as many fields in each line");
         }
     }
     let bytes = lines.into_inner().expect("memory");
     String::from_utf8(bytes).expect("made of strings")
-}
-
-fn record(comparison: &str, cell: &Cell) -> [String; 16] {
-    let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-    [
-        comparison.to_owned(),
-        cell.case.clone(),
-        cell.job.clone(),
-        cell.metric.clone(),
-        cell.unit.clone(),
-        cell.spread.median.to_string(),
-        cell.spread.min.to_string(),
-        cell.spread.max.to_string(),
-        cell.runs.to_string(),
-        number(cell.published),
-        number(cell.ratio),
-        number(cell.published_ratio),
-        number(cell.bound),
-        cell.noisy.to_string(),
-        number(cell.server_cores),
-        cell.raw.join(" "),
-    ]
 }

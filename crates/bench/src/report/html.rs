@@ -2,8 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::words::{TOOLS, about_machine, noise, where_it_is};
-use super::{clean, plot};
+use super::{TOOLS, about_machine, clean, noise, plot, where_it_is};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::model::{Chapter, Gap, Plot, Table};

@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::words::{about_machine, noise, where_it_is};
-use super::{clean, wrap};
+use super::{about_machine, clean, noise, where_it_is, wrap};
 use crate::machine::Machine;
 use crate::model::{Chapter, Table};
 
-/// Width of sentences.
 const WIDTH: usize = 100;
 
 pub(super) fn page(machine: &Machine, chapters: &[Chapter]) -> String {

@@ -5,14 +5,13 @@ mod data;
 mod html;
 mod markdown;
 mod plot;
-mod words;
 
 use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::model::Chapter;
+use crate::model::{Chapter, Gap, found};
 
 /// File that scripts read.
 pub const RESULTS: &str = "results.json";
@@ -31,7 +30,6 @@ pub fn write(folder: &Path, machine: &Machine, chapters: &[Chapter]) -> Result<(
 }
 
 /// The chapters for a terminal.
-#[must_use]
 pub fn text(chapters: &[Chapter]) -> String {
     markdown::terminal(chapters)
 }
@@ -68,4 +66,39 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The name of the value that needs more room than the others.
+const TOOLS: &str = "Tools";
+
+/// Name and value of what a reader has to know of the machine.
+fn about_machine(machine: &Machine) -> Vec<(&'static str, String)> {
+    let tenths = machine.memory_bytes.saturating_mul(10) >> 30;
+    let mut all = vec![
+        ("Processor", machine.cpu.clone()),
+        ("Cores", machine.cores.to_string()),
+        ("Memory", format!("{}.{} GiB", tenths / 10, tenths % 10)),
+        ("Kernel", machine.kernel.clone()),
+        ("Braid", machine.braid.clone()),
+        ("Members", machine.storage.clone()),
+        (TOOLS, machine.tools.join(" · ")),
+    ];
+    all.retain(|(_, value)| !value.is_empty());
+    all
+}
+
+/// Explains the mark behind a number.
+fn noise() -> String {
+    let percent = found::NOISY * 100.0;
+    format!(
+        "A ~ after a number: its rounds lie further apart than {percent} % of their median; \
+         it says little."
+    )
+}
+
+/// The case and the job that were not measured.
+fn where_it_is(gap: &Gap) -> String {
+    let parts: Vec<&str> =
+        [&gap.case, &gap.job].into_iter().flatten().map(String::as_str).collect();
+    if parts.is_empty() { "all of it".to_owned() } else { parts.join(", ") }
 }

@@ -101,7 +101,6 @@ impl Array {
         Ok(array)
     }
 
-    /// Waits until it is served.
     fn wait(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
@@ -121,13 +120,11 @@ impl Array {
     }
 
     /// The file that is the array.
-    #[must_use]
     pub fn file(&self) -> PathBuf {
         self.directory.join("mnt").join(&self.name)
     }
 
     /// Place where it is served: over NBD or vhost-user, if it is, else as a file.
-    #[must_use]
     pub fn target(&self) -> Target {
         if self.nbd {
             let socket = self.directory.join("nbd");
@@ -140,19 +137,16 @@ impl Array {
     }
 
     /// The process that serves it.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Length in bytes.
-    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.file().metadata().map_or(0, |data| data.len())
     }
 
     /// The commands that made and started it.
-    #[must_use]
     pub fn commands(&self) -> &[String] {
         &self.commands
     }

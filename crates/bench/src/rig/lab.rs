@@ -85,7 +85,6 @@ impl Lab {
     }
 
     /// Name of the lab.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -98,7 +97,6 @@ impl Lab {
 
 impl Blueprint {
     /// Its clients, then its nodes.
-    #[must_use]
     pub fn hosts(&self) -> Vec<SpaceHost> {
         let clients = (0..self.clients).map(SpaceHost::Client);
         clients.chain((0..self.nodes).map(SpaceHost::Node)).collect()
@@ -202,7 +200,6 @@ fn mac(host: SpaceHost) -> String {
     format!("02:00:00:00:{kind:02x}:{number:02x}")
 }
 
-/// The script for a host's end of its link.
 fn link(host: SpaceHost, hosts: &[SpaceHost]) -> String {
     let ip = host.address();
     let mut script = format!("link set lo up\naddr add {ip}/16 dev eth0\nlink set eth0 up\n");
@@ -262,7 +259,6 @@ fn parse_counters(table: &str) -> Vec<(SpaceHost, Traffic)> {
 }
 
 /// The name of the lab of a process.
-#[must_use]
 pub fn name_of(pid: u32) -> String {
     format!("{PROCESS}{pid}")
 }

@@ -25,7 +25,6 @@ pub struct Site {
 
 impl Site {
     /// Address of a host.
-    #[must_use]
     pub const fn ip(&self, host: SpaceHost) -> Ipv4Addr {
         match self.lab {
             Some(_) => host.address(),
@@ -46,7 +45,6 @@ impl Site {
     }
 
     /// The command `braid` as such a command.
-    #[must_use]
     pub fn braid(&self, host: SpaceHost) -> Command {
         self.command(host, self.braid.path())
     }

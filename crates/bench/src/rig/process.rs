@@ -70,13 +70,11 @@ impl Process {
     }
 
     /// The last line that it said on stderr.
-    #[must_use]
     pub fn last_error(&self) -> String {
         last_line(&self.log)
     }
 
     /// Number of the process.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -87,13 +85,11 @@ impl Process {
     }
 
     /// CPU seconds that it has used.
-    #[must_use]
     pub fn cpu_seconds(&self) -> Option<f64> {
         cpu_seconds(self.id())
     }
 
     /// The most memory that it has used.
-    #[must_use]
     pub fn peak_memory_bytes(&self) -> Option<u64> {
         parse_peak(&fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?)
     }
@@ -108,7 +104,6 @@ impl Drop for Process {
 }
 
 /// CPU seconds that a process has used, its threads that have ended included.
-#[must_use]
 pub fn cpu_seconds(pid: impl Display) -> Option<f64> {
     parse_cpu(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -54,13 +54,11 @@ impl Drop for Reserved {
 
 impl Room {
     /// Room below a directory of this process's own.
-    #[must_use]
     pub fn new(scratch: PathBuf, members: Vec<PathBuf>, braid: Tool) -> Self {
         Self { scratch, members, braid, memory: None, reserved_bytes: Rc::default() }
     }
 
     /// Adds room for files in memory, too, below another directory of this process's own.
-    #[must_use]
     pub fn with_memory(self, scratch: PathBuf) -> Self {
         let memory = Self::new(scratch, Vec::new(), self.braid.clone());
         Self { memory: Some(Rc::new(memory)), ..self }
@@ -127,7 +125,6 @@ impl Room {
     }
 
     /// Bytes that are left on its disk, or in the memory that stands for one.
-    #[must_use]
     pub fn free_bytes(&self) -> u64 {
         let disk = statvfs(&self.scratch);
         let disk = disk.map_or(0, |StatVfs { f_bavail, f_frsize, .. }| f_bavail * f_frsize);
@@ -136,7 +133,6 @@ impl Room {
     }
 
     /// Bytes that members of memory may take.
-    #[must_use]
     pub fn free_memory_bytes(&self) -> u64 {
         self.memory.as_ref().map_or_else(memory_left_bytes, |memory| memory.free_bytes())
     }

@@ -62,7 +62,6 @@ pub struct Server {
 
 impl Target {
     /// The path of a file, directory, device or socket.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
             Self::Path(path) | Self::VhostUser(path) => path.clone(),
@@ -71,7 +70,6 @@ impl Target {
     }
 
     /// The name as the word of a command.
-    #[must_use]
     pub fn word(&self) -> String {
         self.path().display().to_string()
     }
@@ -87,7 +85,6 @@ impl Program {
         }
     }
 
-    /// Its command line.
     fn words(self, what: &str, served: &Path) -> Vec<String> {
         // A comma ends a value for the daemon, two are one.
         let value = |word: &str| word.replace(',', ",,");
@@ -179,13 +176,11 @@ impl Server {
     }
 
     /// The process.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// Place where it is served.
-    #[must_use]
     pub fn target(&self) -> Target {
         let served = self.served.clone();
         let socket = served.display();

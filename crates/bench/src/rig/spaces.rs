@@ -32,7 +32,6 @@ pub enum SpaceHost {
 
 impl SpaceHost {
     /// Its address, the same in every lab.
-    #[must_use]
     pub const fn address(self) -> Ipv4Addr {
         match self {
             Self::Client(number) => Ipv4Addr::new(10, 77, 0, number as u8 + 1),
@@ -115,7 +114,6 @@ pub(super) fn namespace(name: &str, host: impl fmt::Display) -> String {
     format!("{name}-{host}")
 }
 
-/// The namespaces of a lab.
 pub(super) fn of_lab(name: &str) -> Vec<String> {
     let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -130,7 +128,6 @@ fn belongs(space: &str, name: &str) -> bool {
 }
 
 /// The processes of a host.
-#[must_use]
 pub fn processes(name: &str, host: SpaceHost) -> Vec<Pid> {
     running_in(&namespace(name, host))
 }

@@ -5,11 +5,10 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use super::array::{Array, ArraySpec};
-use super::device::{FileSystem, FileSystemKind, LoopDevice};
+use super::device::{FileSystem, FileSystemKind, LoopDevice, start_md};
 use super::leftovers::{Guard, Leftover};
-use super::limit::{LimitedDisks, Limits};
-use super::md::Md;
-use super::room::{MemberFiles, Room, file_name};
+use super::limit::{Limits, limited};
+use super::room::{Room, file_name};
 use super::server::{Program, Server, Target};
 use crate::failure::Failure;
 
@@ -28,11 +27,12 @@ pub struct Stack {
     pub commands: Vec<String>,
     room: Room,
     layers: Vec<Box<dyn Any>>,
+    /// Layers that the members are made of.
+    below: usize,
 }
 
 impl Stack {
     /// Nothing yet.
-    #[must_use]
     pub fn new(room: &Room, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -42,6 +42,7 @@ impl Stack {
             commands: Vec::new(),
             room: room.clone(),
             layers: Vec::new(),
+            below: 0,
         }
     }
 
@@ -54,6 +55,7 @@ impl Stack {
     fn with_members(mut self, layer: impl Any, members: Vec<PathBuf>) -> Self {
         let first = members.first().cloned().unwrap_or_default();
         self.members = members;
+        self.below = self.layers.len() + 1;
         self.with(layer, Target::Path(first))
     }
 
@@ -66,9 +68,8 @@ impl Stack {
 
     /// A limit for what goes through the members.
     pub fn limited(self, limits: Limits) -> Result<Self, Failure> {
-        let disks = LimitedDisks::over(&self.room, &self.name, &self.members, limits)?;
-        let paths = disks.paths.clone();
-        Ok(self.with_members(disks, paths))
+        let (paths, guards) = limited(&self.room, &self.name, &self.members, limits)?;
+        Ok(self.with_members(guards, paths))
     }
 
     /// A loop device over each member, with these words for `losetup`.
@@ -93,9 +94,8 @@ impl Stack {
 
     /// An array of the kernel's over the members.
     pub fn md(self, level: &str, layout: Option<&str>) -> Result<Self, Failure> {
-        let md = Md::start(level, layout, &self.members)?;
-        let device = md.device.clone();
-        Ok(self.with(md, Target::Path(device)))
+        let (device, guard) = start_md(level, layout, &self.members)?;
+        Ok(self.with(guard, Target::Path(device)))
     }
 
     /// A loop device over the top, past the page cache below it.
@@ -147,21 +147,19 @@ impl Stack {
     /// Takes down all that lies on the members.
     #[must_use]
     pub fn down_to_members(mut self) -> Self {
-        let above =
-            |layer: &mut Box<dyn Any>| !layer.is::<MemberFiles>() && !layer.is::<LimitedDisks>();
-        while self.layers.pop_if(above).is_some() {}
+        while self.layers.len() > self.below {
+            self.layers.pop();
+        }
         self.server = None;
         self
     }
 
     /// The array in it.
-    #[must_use]
     pub fn running_array(&self) -> Option<&Array> {
         self.layers.iter().find_map(|layer| layer.downcast_ref())
     }
 
     /// The loop device below the file system.
-    #[must_use]
     pub fn upper_device(&self) -> Option<&Path> {
         let mut devices = self.layers.iter().rev().filter_map(|layer| layer.downcast_ref());
         devices.next().map(|device: &LoopDevice| device.device.as_path())

@@ -57,9 +57,6 @@ pub struct VirtualDisk {
 
 impl VirtualDisk {
     /// Connects to what listens there.
-    ///
-    /// # Errors
-    /// Where nothing does, or what does is no such disk: the reason.
     pub fn connect(socket: &Path) -> Result<Self, String> {
         let file =
             rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
@@ -82,9 +79,6 @@ impl VirtualDisk {
     }
 
     /// Makes a request available, of the first data of its slot.
-    ///
-    /// # Errors
-    /// When there is no such slot, or its data lie beyond the memory.
     pub fn begin(
         &mut self,
         slot: u16,
@@ -122,9 +116,6 @@ impl VirtualDisk {
     }
 
     /// Lets the other side see what has begun, and kicks it if it sleeps.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn tell(&mut self) -> Result<(), String> {
         let index = GuestAddress(BASE + AVAILABLE + 2);
         self.memory.store(self.available.to_le(), index, Ordering::Release).map_err(words)?;
@@ -140,9 +131,6 @@ impl VirtualDisk {
     }
 
     /// Waits for an answer, and appends the slots of all that are there.
-    ///
-    /// # Errors
-    /// When a request failed, or none is answered for a minute.
     pub fn answers(&mut self, slots: &mut Vec<u16>) -> Result<(), String> {
         while !self.take_answers(slots)? {
             // The next one is to be heard of; it may have come meanwhile.

@@ -4,20 +4,18 @@ use super::Note;
 use crate::failure::Failure;
 
 /// The file of a run that holds the line, complete, as `bon_csv2html` takes it.
-pub const OUTPUT: &str = "bonnie.csv";
+pub(crate) const OUTPUT: &str = "bonnie.csv";
 /// The file of a run that holds the table for people, too.
-pub const TABLE: &str = "bonnie.txt";
+pub(crate) const TABLE: &str = "bonnie.txt";
 
 /// The version of the line that is understood, which bonnie++ 1.98 to 2.00 write.
 const FORMAT: &str = "1.98";
 
-/// A number that bonnie++ finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BonnieColumn {
-    /// Title for people.
-    pub name: &'static str,
+pub(crate) struct BonnieColumn {
+    pub(crate) name: &'static str,
     /// `kB/s`, of 1024 bytes each, or `1/s`.
-    pub unit: &'static str,
+    pub(crate) unit: &'static str,
     /// Position in the line. The CPU time that it took follows it.
     at: usize,
 }
@@ -31,15 +29,15 @@ const fn per_s(name: &'static str, at: usize) -> BonnieColumn {
 }
 
 /// Blocks written to a new file.
-pub const WRITE: BonnieColumn = kb_s("write", 11);
+pub(crate) const WRITE: BonnieColumn = kb_s("write", 11);
 /// Blocks read, changed and written back.
-pub const REWRITE: BonnieColumn = kb_s("rewrite", 13);
+pub(crate) const REWRITE: BonnieColumn = kb_s("rewrite", 13);
 /// Blocks read, right after they were written.
-pub const READ: BonnieColumn = kb_s("read", 17);
+pub(crate) const READ: BonnieColumn = kb_s("read", 17);
 /// Blocks read at random, one of ten of which is written back.
-pub const SEEKS: BonnieColumn = per_s("seeks", 19);
+pub(crate) const SEEKS: BonnieColumn = per_s("seeks", 19);
 /// Numbers that it may find, too.
-pub const MORE: [BonnieColumn; 8] = [
+pub(crate) const MORE: [BonnieColumn; 8] = [
     kb_s("write, per character", 9),
     kb_s("read, per character", 15),
     per_s("create, in order", 26),
@@ -51,7 +49,7 @@ pub const MORE: [BonnieColumn; 8] = [
 ];
 
 /// Notes what it said: the table, and the line after it.
-pub fn keep(said: &str, note: &mut Note) -> Result<(), Failure> {
+pub(crate) fn keep(said: &str, note: &mut Note) -> Result<(), Failure> {
     note.file(TABLE, said);
     let line = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
     if fields(line).is_none() {
@@ -63,14 +61,12 @@ pub fn keep(said: &str, note: &mut Note) -> Result<(), Failure> {
 }
 
 /// Reads a column; `None`: it was not measured, or was over too soon to be measured (`+++++`).
-#[must_use]
-pub fn value(text: &str, column: BonnieColumn) -> Option<f64> {
+pub(crate) fn value(text: &str, column: BonnieColumn) -> Option<f64> {
     number(text, column.at)
 }
 
 /// The share of one core that it took, in percent.
-#[must_use]
-pub fn cpu_percent(text: &str, column: BonnieColumn) -> Option<f64> {
+pub(crate) fn cpu_percent(text: &str, column: BonnieColumn) -> Option<f64> {
     number(text, column.at + 1)
 }
 

@@ -10,23 +10,20 @@ const TIME_SCRIPT: &str = "TIMEFORMAT='%Uu %Ss %R %P%%'; time dd \"$@\"";
 
 /// Last words of `dd`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Said {
-    /// Bytes that were copied.
-    pub bytes: u64,
-    /// Time that it took.
-    pub seconds: f64,
+pub(crate) struct Said {
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
 }
 
 impl Said {
     /// 10^6 bytes a second.
-    #[must_use]
-    pub fn mb_s(&self) -> f64 {
+    pub(crate) fn mb_s(&self) -> f64 {
         self.bytes as f64 / 1e6 / self.seconds
     }
 }
 
 /// Every `dd` that a text tells of, in its order, but those that copied nothing.
-pub fn all(text: &str) -> impl Iterator<Item = Said> {
+pub(crate) fn all(text: &str) -> impl Iterator<Item = Said> {
     text.lines().filter_map(said)
 }
 
@@ -40,16 +37,14 @@ fn said(line: &str) -> Option<Said> {
 }
 
 /// All that the text tells of, as one: those that ran at once, from the first to the last.
-#[must_use]
-pub fn at_once_mb_s(text: &str) -> Option<f64> {
+pub(crate) fn at_once_mb_s(text: &str) -> Option<f64> {
     let bytes: u64 = all(text).map(|said| said.bytes).sum();
     let seconds = all(text).map(|said| said.seconds).fold(0.0, f64::max);
     (seconds > 0.0).then(|| Said { bytes, seconds }.mb_s())
 }
 
 /// Reads how much of a core the `dd`s used: `0.004u 7.900s 75.500 10.47%`.
-#[must_use]
-pub fn cores(text: &str) -> Option<f64> {
+pub(crate) fn cores(text: &str) -> Option<f64> {
     let percent = |line: &str| {
         let mut words = line.split_whitespace();
         words.next()?.strip_suffix('u')?.parse::<f64>().ok()?;
@@ -60,10 +55,10 @@ pub fn cores(text: &str) -> Option<f64> {
 
 /// One that runs.
 #[derive(Debug)]
-pub struct Copying(Child);
+pub(crate) struct Copying(Child);
 
 /// `time dd WORDS`, begun. To be started from the main thread.
-pub fn start(words: &[&str], note: &mut Note) -> Result<Copying, Failure> {
+pub(crate) fn start(words: &[&str], note: &mut Note) -> Result<Copying, Failure> {
     let typed = words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
     note.commands.push(format!("time {}", super::typed("dd", &typed)));
     let mut command = Tool::find("bash", "bash")?.command();
@@ -73,18 +68,17 @@ pub fn start(words: &[&str], note: &mut Note) -> Result<Copying, Failure> {
 }
 
 /// `time dd WORDS` to its end: what both said.
-pub fn run(words: &[&str], note: &mut Note) -> Result<String, Failure> {
+pub(crate) fn run(words: &[&str], note: &mut Note) -> Result<String, Failure> {
     start(words, note)?.end()
 }
 
 impl Copying {
-    /// Returns whether it has ended.
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
 
     /// Waits until it has ended: what it said.
-    pub fn end(self) -> Result<String, Failure> {
+    pub(crate) fn end(self) -> Result<String, Failure> {
         let said = |error| Failure::system("dd", &error, "check that it can be run");
         let output = self.0.wait_with_output().map_err(said)?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

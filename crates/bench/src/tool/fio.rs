@@ -9,58 +9,42 @@ use super::{Note, Tool};
 use crate::failure::Failure;
 
 /// The file of a run that holds what fio said.
-pub const OUTPUT: &str = "fio.json";
+pub(crate) const OUTPUT: &str = "fio.json";
 
 /// One job of a job file: all processes of it together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FioFigures {
-    /// The title of its section.
-    pub name: String,
+pub(crate) struct FioFigures {
+    pub(crate) name: String,
     /// Options of the job, with those of all.
-    pub options: BTreeMap<String, String>,
+    pub(crate) options: BTreeMap<String, String>,
     /// Error of the system; 0 for none.
-    pub error: i64,
-    /// Reads.
-    pub read: Side,
-    /// Writes.
-    pub write: Side,
+    pub(crate) error: i64,
+    pub(crate) read: Side,
+    pub(crate) write: Side,
     /// Share of one core that its processes took each on average, outside the kernel: 0 to 100.
-    pub user_cpu_percent: f64,
+    pub(crate) user_cpu_percent: f64,
     /// The same in the kernel.
-    pub system_cpu_percent: f64,
+    pub(crate) system_cpu_percent: f64,
 }
 
-/// One direction of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Side {
-    /// Bytes moved.
-    pub bytes: f64,
-    /// Number of requests.
-    pub requests: f64,
-    /// Bytes a second.
-    pub bytes_s: f64,
-    /// Requests a second.
-    pub iops: f64,
-    /// Time in which it moved them.
-    pub runtime_s: f64,
-    /// Half of the requests took at most so long.
-    pub p50_s: Option<f64>,
-    /// 99 of 100 requests took at most so long.
-    pub p99_s: Option<f64>,
-    /// 999 of 1000 requests took at most so long.
-    pub p999_s: Option<f64>,
+pub(crate) struct Side {
+    pub(crate) requests: f64,
+    pub(crate) bytes_s: f64,
+    pub(crate) iops: f64,
+    pub(crate) p50_s: Option<f64>,
+    pub(crate) p99_s: Option<f64>,
+    pub(crate) p999_s: Option<f64>,
 }
 
 impl FioFigures {
     /// The direction that counts: reads if there were any.
-    #[must_use]
-    pub fn side(&self) -> &Side {
+    pub(crate) fn side(&self) -> &Side {
         if self.read.bytes_s > 0.0 { &self.read } else { &self.write }
     }
 
     /// A number that the job file gives, fio's `k`, `m` and `g` being powers of 1024.
-    #[must_use]
-    pub fn number(&self, option: &str) -> Option<f64> {
+    pub(crate) fn number(&self, option: &str) -> Option<f64> {
         let text = self.options.get(option)?.to_ascii_lowercase();
         let text = text.strip_suffix('b').unwrap_or(&text);
         let text = text.strip_suffix('i').unwrap_or(text);
@@ -76,7 +60,7 @@ impl FioFigures {
 }
 
 /// Runs a job file with this content, and notes what fio says as [`OUTPUT`].
-pub fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
+pub(crate) fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
     let path = note.scratch.join("job.fio");
     fs::write(&path, job_file)
         .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
@@ -103,8 +87,7 @@ pub fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
 
 /// The jobs in the order of the job file, out of what fio printed: JSON, with remarks before it.
 /// Nothing for anything else. Processes of a job that report one by one are added up.
-#[must_use]
-pub fn parse(text: &str) -> Vec<FioFigures> {
+pub(crate) fn parse(text: &str) -> Vec<FioFigures> {
     let begin = if text.starts_with('{') { Some(0) } else { text.find("\n{") };
     let json = begin.map_or("", |at| &text[at..]);
     // Something may follow it as well.
@@ -154,11 +137,9 @@ fn side(value: &Value) -> Side {
     let of = |latency: &str, name: &str| value[latency]["percentile"][name].as_f64();
     let percentile = |name: &str| Some(of("lat_ns", name).or_else(|| of("clat_ns", name))? / 1e9);
     Side {
-        bytes: number("io_bytes"),
         requests: number("total_ios"),
         bytes_s: number("bw_bytes"),
         iops: number("iops"),
-        runtime_s: number("runtime") / 1e3,
         p50_s: percentile("50.000000"),
         p99_s: percentile("99.000000"),
         p999_s: percentile("99.900000"),
@@ -168,11 +149,9 @@ fn side(value: &Value) -> Side {
 /// Adds one more process to a job, which has `processes` then.
 fn add(job: &mut FioFigures, more: &FioFigures, processes: f64) {
     for (side, more) in [(&mut job.read, &more.read), (&mut job.write, &more.write)] {
-        side.bytes += more.bytes;
         side.requests += more.requests;
         side.bytes_s += more.bytes_s;
         side.iops += more.iops;
-        side.runtime_s = side.runtime_s.max(more.runtime_s);
         // Of all of them it is not known; the worst is not too good.
         side.p50_s = worst(side.p50_s, more.p50_s);
         side.p99_s = worst(side.p99_s, more.p99_s);
@@ -234,7 +213,6 @@ mod tests {
         assert_eq!(write.side().p99_s, Some(22.912e-6));
         assert_eq!((write.read.p50_s, write.error, write.system_cpu_percent), (None, 0, 40.0));
         assert_eq!(read.side().bytes_s, 53_403_412.0 + 69_534_217.0);
-        assert_eq!(read.side().runtime_s, 3.927);
         assert_eq!(read.side().p50_s, Some(61.696e-6));
         assert!((read.user_cpu_percent - 1.656_727_5).abs() < 1e-9);
     }

@@ -2,21 +2,16 @@
 
 /// `recovery =  0.3% (68480/19551040) finish=9.4min speed=34240K/sec`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recovery {
-    /// Amount of each member.
-    pub done_kib: u64,
-    /// Amount of each member.
-    pub total_kib: u64,
-    /// Time until its end, as it says itself.
-    pub finish_min: f64,
+pub(crate) struct Recovery {
+    pub(crate) done_kib: u64,
+    pub(crate) total_kib: u64,
     /// Speed of each member, in a second.
-    pub speed_kib: u64,
+    pub(crate) speed_kib: u64,
 }
 
 impl Recovery {
     /// The first in a text.
-    #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
+    pub(crate) fn of(text: &str) -> Option<Self> {
         text.lines().find_map(Self::line)
     }
 
@@ -26,20 +21,18 @@ impl Recovery {
         let (done, rest) = rest.split_once('/')?;
         let (total, rest) = rest.split_once(')')?;
         let (_, rest) = rest.split_once("finish=")?;
-        let (finish, rest) = rest.split_once("min")?;
+        let (_, rest) = rest.split_once("min")?;
         let (_, rest) = rest.split_once("speed=")?;
         let (speed, _) = rest.split_once("K/sec")?;
         Some(Self {
             done_kib: done.parse().ok()?,
             total_kib: total.parse().ok()?,
-            finish_min: finish.parse().ok()?,
             speed_kib: speed.parse().ok()?,
         })
     }
 
     /// Time that `finish` says, before it is rounded to tenths of a minute.
-    #[must_use]
-    pub fn finish_s(&self) -> Option<f64> {
+    pub(crate) fn finish_s(&self) -> Option<f64> {
         let left = self.total_kib.checked_sub(self.done_kib)?;
         (self.speed_kib > 0).then(|| left as f64 / self.speed_kib as f64)
     }
@@ -60,13 +53,12 @@ unused devices: <none>
     #[test]
     fn the_line_of_a_recovery_is_read() {
         let found = Recovery::of(MDSTAT).expect("a recovery");
-        let same =
-            Recovery { done_kib: 264_064, total_kib: 523_264, finish_min: 0.0, speed_kib: 264_064 };
+        let same = Recovery { done_kib: 264_064, total_kib: 523_264, speed_kib: 264_064 };
         assert_eq!(found, same);
         assert!((found.finish_s().expect("it ends") - 0.9816).abs() < 0.001);
         let kernel = "recovery =  2.9% (582784/19551040) finish=73.3min speed=4306K/sec";
         let found = Recovery::of(kernel).expect("a recovery");
-        assert!((found.finish_s().expect("it ends") / 60.0 - found.finish_min).abs() < 0.2);
+        assert!((found.finish_s().expect("it ends") / 60.0 - 73.3).abs() < 0.2);
     }
 
     #[test]

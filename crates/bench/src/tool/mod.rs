@@ -1,16 +1,14 @@
 //! Programs that measure or set things up: found, run, and what they said last when they fail.
 
-pub mod bonnie;
-pub mod dd;
-pub mod fio;
-pub mod mdstat;
-mod note;
-pub mod qemu_img;
+pub(crate) mod bonnie;
+pub(crate) mod dd;
+pub(crate) mod fio;
+pub(crate) mod mdstat;
+pub(crate) mod qemu_img;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-pub use self::note::Note;
 use crate::failure::Failure;
 
 /// Directories in which Debian puts what only root needs, which is not on everybody's path.
@@ -43,26 +41,22 @@ impl Tool {
     }
 
     /// One whose place is known.
-    #[must_use]
     pub fn at(name: &str, path: PathBuf) -> Self {
         Self { name: name.to_owned(), path }
     }
 
     /// The name it goes by.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Path of the program.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// A command that ends with the thread that starts it, whatever ends that. To be started from
     /// the main thread.
-    #[must_use]
     pub fn command(&self) -> Command {
         let mut command = match find("setpriv") {
             Some(tied) => {
@@ -100,14 +94,12 @@ impl Tool {
     }
 
     /// A command line as it would be typed.
-    #[must_use]
     pub fn typed(&self, args: &[String]) -> String {
         typed(&self.name, args)
     }
 
     /// Asks for its version: its first line, or the one that is named so (bonnie++ tells it at the
     /// end of its usage only).
-    #[must_use]
     pub fn version(&self, word: &str) -> Option<String> {
         let output = Command::new(&self.path).arg(word).stdin(Stdio::null()).output().ok()?;
         let text = [output.stdout, output.stderr].concat();
@@ -118,7 +110,24 @@ impl Tool {
     }
 }
 
-/// Finds a program.
+/// The record of a run of a job: the commands, and what they said, as files.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// Commands as they were typed.
+    pub commands: Vec<String>,
+    /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Directory in which tools may write; gone afterwards.
+    pub scratch: PathBuf,
+}
+
+impl Note {
+    /// Notes what a tool said.
+    pub fn file(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.files.push((name.to_owned(), content.into()));
+    }
+}
+
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(MORE_PLACES.iter().map(PathBuf::from));

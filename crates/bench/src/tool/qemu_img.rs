@@ -5,7 +5,7 @@ use super::{Note, Tool};
 use crate::failure::Failure;
 
 /// The file of a run that holds what `qemu-img bench` said.
-pub const OUTPUT: &str = "qemu-img.txt";
+pub(crate) const OUTPUT: &str = "qemu-img.txt";
 
 /// Resolution of what it prints.
 const TICK_S: f64 = 0.001;
@@ -19,55 +19,45 @@ const MOST_REQUESTS: u64 = 1 << 30;
 
 /// Image that is opened, past the host's page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub(crate) struct Image {
     /// A file, a device or a URI.
-    pub name: String,
+    pub(crate) name: String,
     /// Word for `-f`: `raw`, `qcow2`.
-    pub format: &'static str,
-    /// Length of the disk that it holds.
-    pub bytes: u64,
+    pub(crate) format: &'static str,
+    pub(crate) bytes: u64,
 }
 
-/// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// Length of each.
-    pub bytes: u64,
-    /// Requests under way at once.
-    pub depth: u32,
-    /// True if they write.
-    pub write: bool,
+pub(crate) struct Load {
+    pub(crate) bytes: u64,
+    pub(crate) depth: u32,
+    pub(crate) write: bool,
     /// Each is somewhere else; otherwise one follows the other.
-    pub scattered: bool,
+    pub(crate) scattered: bool,
 }
 
-/// Outcome of a bench.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bench {
-    /// Requests that were sent.
-    pub requests: f64,
-    /// Length of each.
-    pub bytes: f64,
+pub(crate) struct Bench {
+    pub(crate) requests: f64,
+    pub(crate) bytes: f64,
     /// Time until the last one was answered.
-    pub seconds: f64,
+    pub(crate) seconds: f64,
 }
 
 impl Bench {
-    /// Bytes a second.
-    #[must_use]
-    pub fn bytes_s(&self) -> f64 {
+    pub(crate) fn bytes_s(&self) -> f64 {
         self.requests * self.bytes / self.seconds
     }
 }
 
 /// Makes an image; what it is to hold is not written yet.
-pub fn create(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
+pub(crate) fn create(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
     let bytes = image.bytes.to_string();
     qemu_img.output(&["create", "-q", "-f", image.format, &image.name, &bytes]).map(drop)
 }
 
 /// Writes all of an image once, so that nothing is made room for in what is measured later.
-pub fn fill(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
+pub(crate) fn fill(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
     let load = Load { bytes: 1 << 20, depth: 8, write: true, scattered: false };
     qemu_img.output(&words(image, load, image.bytes / load.bytes)).map(drop)
 }
@@ -75,7 +65,7 @@ pub fn fill(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
 /// Sends requests for `seconds`, or half of that, and notes the output as [`OUTPUT`]. `qemu-img
 /// bench` takes a number of requests instead of a time. The number is found by trying powers of
 /// two, so that it is mostly the same in the next round.
-pub fn run(
+pub(crate) fn run(
     qemu_img: &Tool,
     image: &Image,
     load: Load,
@@ -97,7 +87,7 @@ pub fn run(
 }
 
 /// Sends so many requests; also what was said of it.
-pub fn send(
+pub(crate) fn send(
     qemu_img: &Tool,
     image: &Image,
     load: Load,
@@ -145,8 +135,7 @@ const fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// Reads what `qemu-img bench` printed; `None` for anything else.
-#[must_use]
-pub fn parse(text: &str) -> Option<Bench> {
+pub(crate) fn parse(text: &str) -> Option<Bench> {
     let sending = text.lines().find_map(|line| line.strip_prefix("Sending "))?;
     let (requests, rest) = sending.split_once(' ')?;
     let bytes = rest.split_once(", ")?.1.split_once(" bytes each")?.0;

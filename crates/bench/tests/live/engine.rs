@@ -8,7 +8,7 @@ use crate::support::{Lab, program, skip};
 use braid_bench::compare::Plan;
 use braid_bench::compare::engine::EngineOptions;
 use braid_bench::folder::Folder;
-use braid_bench::model::{Chapter, Found};
+use braid_bench::model::{Chapter, Comparison, Found};
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
 use serde_json::Value;

@@ -3,9 +3,9 @@
 use std::fs;
 
 use crate::support::{program, skip};
-use braid_bench::compare::Plan;
 use braid_bench::compare::policies::PolicyOptions;
 use braid_bench::folder::Folder;
+use braid_bench::model::Comparison;
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
 use std::path::Path;

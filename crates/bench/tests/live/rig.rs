@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{program, skip};
 use braid_bench::rig::leftovers::{Guard, Leftover, backing_file};
 use braid_bench::rig::{
-    Array, ArraySpec, FileSystem, FileSystemKind, LimitedDisks, Limits, LoopDevice, Rate, Room,
+    Array, ArraySpec, FileSystem, FileSystemKind, Limits, LoopDevice, Rate, Room, Stack,
 };
 use braid_bench::tool::Tool;
 
@@ -85,29 +85,24 @@ fn an_array_over_limited_disks_is_as_slow_as_they_are() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let room = room(directory.path());
-    let files = room.member_files("two", 2, 64 << 20).expect("room");
     let disk = Rate { bytes_s: Some(20e6), iops: None };
     let limits = Limits { disk, host: Rate::default() };
-    let disks = LimitedDisks::over(&room, "two", &files.paths, limits).expect("disks");
-    let spec = ArraySpec {
-        name: "two".to_owned(),
-        level: "0".to_owned(),
-        chunk_bytes: Some(256 << 10),
-        members: disks.paths.clone(),
-        ..ArraySpec::default()
-    };
-    let array = Array::start(&room, &spec).expect("an array");
+    let level = "0".to_owned();
+    let spec = ArraySpec { level, chunk_bytes: Some(256 << 10), ..ArraySpec::default() };
+    let stack = Stack::new(&room, "two").files(2, 64 << 20).expect("room");
+    let stack = stack.limited(limits).expect("disks").array(spec).expect("an array");
+    let array = stack.top.path();
     let begun = Instant::now();
     let content: Vec<u8> = (0..20_000_000).map(|at| (at % 251) as u8).collect();
-    fs::write(array.file(), &content).expect("written");
+    fs::write(&array, &content).expect("written");
     // Half a second in all; what this machine does besides can only make it longer.
     assert!(begun.elapsed() > Duration::from_millis(450), "{:?}", begun.elapsed());
     let mut read = vec![0; content.len()];
-    let file = fs::File::open(array.file()).expect("an array");
+    let file = fs::File::open(&array).expect("an array");
     file.read_exact_at(&mut read, 0).expect("read");
     assert!(read == content && begun.elapsed() > Duration::from_millis(900));
     drop(file);
-    drop((array, disks, files));
+    drop(stack);
     assert_eq!(mounted_below(directory.path()), Vec::<String>::new());
     let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "{left:?}");

@@ -7,7 +7,7 @@ use crate::support::{program, skip};
 use braid_bench::compare::Plan;
 use braid_bench::compare::states::StateOptions;
 use braid_bench::folder::{Folder, Place};
-use braid_bench::model::Note;
+use braid_bench::model::{Comparison, Note};
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
 

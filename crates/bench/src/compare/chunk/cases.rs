@@ -1,12 +1,13 @@
 //! Cases and jobs.
 
+use std::fmt;
+
 use super::ChunkOptions;
 use crate::compare::rivals::Rival;
 use crate::compare::words::size;
 use crate::rig::FileSystemKind;
 use crate::tool::qemu_img::Load;
 
-/// Everything that can be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChunkCase {
     Sweep(ChunkSweep),
@@ -23,17 +24,18 @@ impl ChunkCase {
         let disks = VirtualDiskPlace::all(options).into_iter().map(Self::Disk);
         sweeps.chain(counted).chain(disks).collect()
     }
+}
 
-    pub(super) fn name(&self) -> String {
+impl fmt::Display for ChunkCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sweep(sweep) => sweep.name(),
-            Self::Counted(sweep) => sweep.counted(),
-            Self::Disk(disk) => disk.name(),
+            Self::Sweep(sweep) => sweep.fmt(f),
+            Self::Counted(sweep) => f.write_str(&sweep.counted()),
+            Self::Disk(disk) => disk.fmt(f),
         }
     }
 }
 
-/// An array with a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChunkSweep {
     pub(super) level: String,
@@ -51,25 +53,23 @@ impl ChunkSweep {
         options.chunks_bytes.iter().map(with).collect()
     }
 
-    pub(super) fn name(&self) -> String {
-        format!("RAID {}, chunk {}", self.level, size(self.chunk_bytes))
-    }
-
-    /// The name of the case whose members count.
     pub(super) fn counted(&self) -> String {
-        format!("{}, counted", self.name())
+        format!("{self}, counted")
     }
 }
 
-/// Reading and writing.
+impl fmt::Display for ChunkSweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RAID {}, chunk {}", self.level, size(self.chunk_bytes))
+    }
+}
+
 pub(super) const WAYS: [bool; 2] = [false, true];
 
-/// The job that counts.
 pub(super) const fn counted_job(write: bool) -> &'static str {
     if write { "4K writes" } else { "4K reads" }
 }
 
-/// Jobs on an array with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepJob {
     /// Requests of every length at random places.
@@ -88,15 +88,6 @@ impl SweepJob {
     pub(super) const fn write(self) -> bool {
         match self {
             Self::Requests { write, .. } | Self::Streams { write } => write,
-        }
-    }
-
-    /// Name in the journal.
-    pub(super) fn name(self) -> String {
-        let verb = verb(self.write());
-        match self {
-            Self::Requests { depth, .. } => format!("random {verb}s, depth {depth}"),
-            Self::Streams { .. } => format!("{verb} streams"),
         }
     }
 
@@ -119,24 +110,33 @@ impl SweepJob {
     }
 }
 
+impl fmt::Display for SweepJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = verb(self.write());
+        match self {
+            Self::Requests { depth, .. } => write!(f, "random {verb}s, depth {depth}"),
+            Self::Streams { .. } => write!(f, "{verb} streams"),
+        }
+    }
+}
+
 pub(super) const fn verb(write: bool) -> &'static str {
     if write { "write" } else { "read" }
 }
 
-/// Place of a virtual machine's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VirtualDiskPlace {
     /// The file that is the array: what the host sees of it.
     Array,
-    /// A loop device over that.
     Device,
     /// A file on a file system on that.
-    Image { format: &'static str, kind: FileSystemKind },
-    /// The array over NBD.
+    Image {
+        format: &'static str,
+        kind: FileSystemKind,
+    },
     Nbd,
     /// A file where a member would be, without an array.
     File,
-    /// The bare file over nbdkit.
     Nbdkit,
 }
 
@@ -158,16 +158,20 @@ impl VirtualDiskPlace {
         all.extend(rivals.into_iter().filter(asked).map(|(_, disk)| disk));
         all
     }
+}
 
-    pub(super) fn name(self) -> String {
+impl fmt::Display for VirtualDiskPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Array => "array".to_owned(),
-            Self::Device => "array, loop device".to_owned(),
-            Self::Image { format, kind: FileSystemKind::Ext4 } => format!("{format} image on ext4"),
-            Self::Image { format, kind: FileSystemKind::Xfs } => format!("{format} image on XFS"),
-            Self::Nbd => "array over NBD".to_owned(),
-            Self::File => "bare file".to_owned(),
-            Self::Nbdkit => "bare file over nbdkit".to_owned(),
+            Self::Array => f.write_str("array"),
+            Self::Device => f.write_str("array, loop device"),
+            Self::Image { format, kind: FileSystemKind::Ext4 } => {
+                write!(f, "{format} image on ext4")
+            }
+            Self::Image { format, kind: FileSystemKind::Xfs } => write!(f, "{format} image on XFS"),
+            Self::Nbd => f.write_str("array over NBD"),
+            Self::File => f.write_str("bare file"),
+            Self::Nbdkit => f.write_str("bare file over nbdkit"),
         }
     }
 }
@@ -185,7 +189,6 @@ const fn disk_job(test: &'static str, bytes: u64, depth: u32, write: bool) -> Di
     DiskJob { test, load: Load { bytes, depth, write, scattered } }
 }
 
-/// Their names.
 pub(super) const TESTS: [&str; 4] = ["Seq", "512K", "4K", "4K QD32"];
 
 impl DiskJob {
@@ -200,13 +203,14 @@ impl DiskJob {
         disk_job(TESTS[2], 4 << 10, 1, true),
         disk_job(TESTS[3], 4 << 10, 32, true),
     ];
+}
 
-    pub(super) fn name(self) -> String {
-        job_name(self.test, self.load.write)
+impl fmt::Display for DiskJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&job_name(self.test, self.load.write))
     }
 }
 
-/// The name of a test in one direction.
 pub(super) fn job_name(test: &str, write: bool) -> String {
     format!("{test} {}", verb(write))
 }

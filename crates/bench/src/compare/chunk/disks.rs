@@ -3,10 +3,8 @@
 
 use super::cases::{ARRAY, DiskJob, IMAGE, TESTS, VirtualDiskPlace, WAYS, job_name};
 use super::numbers::{Chunks, RATE};
-use crate::compare::words::{NOTHING, median, number, plain};
-use crate::model::{
-    Axis, Cell, Chapter, Plot, Point, Published, Rule, Series, Spread, Style, Table,
-};
+use crate::compare::words::{NOTHING, marked, median, number, plain, word};
+use crate::model::{Axis, Cell, Chapter, Plot, Point, Published, Rule, Series, Style, Table};
 
 /// Random requests of 512K on the bare array, in MB/s, as published ("about 2 GB/s").
 const PUBLISHED_512K: f64 = 2000.0;
@@ -21,29 +19,24 @@ const RIVALS: [(VirtualDiskPlace, VirtualDiskPlace); 2] =
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
 
-fn published(disk: VirtualDiskPlace) -> Option<f64> {
-    match disk {
-        VirtualDiskPlace::Array => Some(1.0),
-        VirtualDiskPlace::Image { format: "raw", .. } => Some(PUBLISHED_IMAGE),
-        VirtualDiskPlace::Nbd => Some(PUBLISHED_RAW),
-        _ => None,
-    }
+/// Facts of a disk that was published.
+struct DiskFacts {
+    /// Share of the bare array's rate.
+    share: f64,
+    as_published: &'static str,
+    goal: Option<f64>,
 }
 
-/// The same in words.
-fn as_published(disk: VirtualDiskPlace) -> Option<String> {
-    match disk {
-        VirtualDiskPlace::Image { format: "raw", .. } => Some("0.70-0.75".to_owned()),
-        other => published(other).map(number),
-    }
-}
-
-fn goal(disk: VirtualDiskPlace) -> Option<f64> {
-    match disk {
-        VirtualDiskPlace::Image { format: "raw", .. } => Some(IMAGE_GOAL),
-        VirtualDiskPlace::Nbd => Some(RAW_GOAL),
-        _ => None,
-    }
+fn facts(disk: VirtualDiskPlace) -> Option<DiskFacts> {
+    let (share, as_published, goal) = match disk {
+        VirtualDiskPlace::Array => (1.0, "1.00", None),
+        VirtualDiskPlace::Image { format: "raw", .. } => {
+            (PUBLISHED_IMAGE, "0.70-0.75", Some(IMAGE_GOAL))
+        }
+        VirtualDiskPlace::Nbd => (PUBLISHED_RAW, "0.80", Some(RAW_GOAL)),
+        _ => return None,
+    };
+    Some(DiskFacts { share, as_published, goal })
 }
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
@@ -52,8 +45,8 @@ pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     }
     for disk in [ARRAY, IMAGE, VirtualDiskPlace::Nbd] {
         chapter.published.extend(WAYS.into_iter().filter_map(|write| {
-            let value = published(disk)? * PUBLISHED_512K;
-            Some(Published::new(&disk.name(), &job_name("512K", write), RATE, value))
+            let value = facts(disk)?.share * PUBLISHED_512K;
+            Some(Published::new(&disk.to_string(), &job_name("512K", write), RATE, value))
         }));
     }
     if !is_measured(numbers) {
@@ -84,67 +77,64 @@ pub(super) fn says(chapter: &mut Chapter, numbers: &Chunks<'_>) {
 }
 
 fn is_measured(numbers: &Chunks<'_>) -> bool {
-    VirtualDiskPlace::all(numbers.options).iter().any(|disk| numbers.numbers.has(&disk.name()))
-}
-
-fn rate(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: &str) -> Option<Spread> {
-    numbers.rate(&disk.name(), job)
-}
-
-/// Share that a disk keeps of the array as the host sees it.
-fn kept(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: &str) -> Option<f64> {
-    numbers.ratio(&disk.name(), &ARRAY.name(), job)
+    VirtualDiskPlace::all(numbers.options).iter().any(|disk| numbers.numbers.has(disk))
 }
 
 fn cell(numbers: &Chunks<'_>, disk: VirtualDiskPlace, job: DiskJob) -> Option<Cell> {
-    let case = disk.name();
-    let name = job.name();
-    let cell = numbers.cell(&case, Some(&ARRAY.name()), &name)?;
-    let share = if job.test == "512K" { published(disk) } else { None };
+    let share = if job.test == "512K" { facts(disk).map(|facts| facts.share) } else { None };
     Some(Cell {
-        server_cores: numbers.found.server_cores(&case, &name).map(|cores| cores.median),
+        server_cores: numbers.numbers.cores(disk, job).map(|cores| cores.median),
         published: share.map(|share| share * PUBLISHED_512K),
         published_ratio: share,
-        ..cell
+        ratio: numbers.ratio(disk, ARRAY, job),
+        ..numbers.numbers.cell((disk, job, RATE))?
     })
 }
 
 fn rates_table(numbers: &Chunks<'_>, write: bool) -> Table {
     let disks = VirtualDiskPlace::all(numbers.options);
-    let row = |test: &str| {
-        let job = job_name(test, write);
-        let published = plain((test == "512K").then_some(PUBLISHED_512K));
-        let rates = disks.iter().map(|disk| median(rate(numbers, *disk, &job)));
-        [test.to_owned(), published].into_iter().chain(rates).collect()
-    };
-    let head = ["test".to_owned(), "published, bare".to_owned()];
+    let disks = disks.into_iter().map(|disk| (disk.to_string(), Some(disk)));
     let what = if write { "written" } else { "read" };
-    Table::new(
+    Table::grid(
         format!("Disks of virtual machines, {what}, MB/s"),
-        head.into_iter().chain(disks.iter().map(|disk| disk.name())),
-        TESTS.map(row),
+        "test",
+        [("published, bare".to_owned(), None)].into_iter().chain(disks),
+        TESTS.map(|test| (test, test)),
+        |test, disk| match disk {
+            Some(disk) => median(numbers.rate(disk, job_name(test, write))),
+            None => plain((*test == "512K").then_some(PUBLISHED_512K)),
+        },
         "Seq: requests of 1M one after the other; the others are scattered. QD32: 32 under way at \
          once, else one.",
     )
 }
 
-/// The head of a table with a column for each job.
-fn head(first: &[&str]) -> Vec<String> {
+fn by_job(
+    title: &str,
+    first: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    note: &str,
+) -> Table {
     let first = first.iter().map(|&word| word.to_owned());
-    first.chain(DiskJob::ALL.map(DiskJob::name)).collect()
+    Table::new(title, first.chain(DiskJob::ALL.map(|job| job.to_string())), rows, note)
 }
 
 fn ratios_table(numbers: &Chunks<'_>) -> Table {
     let row = |disk: VirtualDiskPlace| {
-        let published = as_published(disk).unwrap_or_else(|| NOTHING.to_owned());
-        let first = [disk.name(), published, plain(goal(disk))];
-        let word = |job: DiskJob| numbers.ratio_word(&disk.name(), &ARRAY.name(), &job.name());
-        first.into_iter().chain(DiskJob::ALL.map(word)).collect()
+        let ratio = |job: DiskJob| {
+            let noisy = numbers.rate(disk, job).is_some_and(|rate| rate.is_noisy());
+            word(numbers.ratio(disk, ARRAY, job), |ratio| marked(number(ratio), noisy))
+        };
+        let facts = facts(disk);
+        let published = facts.as_ref().map_or(NOTHING, |facts| facts.as_published).to_owned();
+        let goal = plain(facts.and_then(|facts| facts.goal));
+        let first = [disk.to_string(), published, goal];
+        first.into_iter().chain(DiskJob::ALL.map(ratio)).collect()
     };
     let disks = VirtualDiskPlace::all(numbers.options).into_iter().filter(|disk| *disk != ARRAY);
-    Table::new(
+    by_job(
         "What disks of virtual machines keep of the array as the host sees it",
-        head(&["case", "published 512K", "goal"]),
+        &["case", "published 512K", "goal"],
         disks.map(row),
         "Ratios to the array's file. Published: an image on the hypervisor's file system, and the \
          array mapped raw into the guest, which NBD stands for here.",
@@ -154,25 +144,25 @@ fn ratios_table(numbers: &Chunks<'_>) -> Table {
 /// Compares disks on arrays with those that are not.
 fn rivals_table(numbers: &Chunks<'_>) -> Table {
     let row = |(ours, rival): (VirtualDiskPlace, VirtualDiskPlace)| {
-        let word = |job: DiskJob| {
-            let of =
-                |disk: VirtualDiskPlace| numbers.numbers.measured(&disk.name(), &job.name(), RATE);
-            let Some((ours, rival)) = of(ours).zip(of(rival)) else { return NOTHING.to_owned() };
-            let median = number(ours.spread.median / rival.spread.median);
-            if ours.runs.min(rival.runs) == 1 {
-                return median;
-            }
-            let worst = ours.spread.min / rival.spread.max;
-            let best = ours.spread.max / rival.spread.min;
-            format!("{median} ({}-{})", number(worst), number(best))
+        let ratio = |job: DiskJob| {
+            let of = |disk: VirtualDiskPlace| numbers.numbers.measured((disk, job, RATE));
+            word(of(ours).zip(of(rival)), |(ours, rival)| {
+                let median = number(ours.spread.median / rival.spread.median);
+                if ours.runs.min(rival.runs) == 1 {
+                    return median;
+                }
+                let worst = ours.spread.min / rival.spread.max;
+                let best = ours.spread.max / rival.spread.min;
+                format!("{median} ({}-{})", number(worst), number(best))
+            })
         };
-        let name = format!("{} / {}", ours.name(), rival.name());
-        std::iter::once(name).chain(DiskJob::ALL.map(word)).collect()
+        let name = format!("{ours} / {rival}");
+        std::iter::once(name).chain(DiskJob::ALL.map(ratio)).collect()
     };
     let all = VirtualDiskPlace::all(numbers.options);
-    Table::new(
+    by_job(
         "An array against one bare file, and our server of NBD against nbdkit",
-        head(&["ratio"]),
+        &["ratio"],
         RIVALS.into_iter().filter(|(_, rival)| all.contains(rival)).map(row),
         "In parentheses: the worst of ours to the best of the other, and the other way round. \
          nbdkit serves one file through the page cache, without RAID.",
@@ -182,10 +172,10 @@ fn rivals_table(numbers: &Chunks<'_>) -> Table {
 fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
     let bars = |disk: VirtualDiskPlace| {
         let point = |(i, test): (usize, &&str)| {
-            let job = job_name(test, write);
-            Some(Point::of(i as f64, numbers.ratios(&disk.name(), &ARRAY.name(), &job)?))
+            let ratios = numbers.ratios(disk, ARRAY, job_name(test, write))?;
+            Some(Point::of(i as f64, ratios))
         };
-        Series::measured(disk.name(), TESTS.iter().enumerate().filter_map(point))
+        Series::measured(disk.to_string(), TESTS.iter().enumerate().filter_map(point))
     };
     let published = |name: &str, share| {
         let name = format!("{name}, published");
@@ -207,15 +197,15 @@ fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
 
 /// The worst and the best of what a disk keeps, against what was published and what is the goal.
 fn kept_sentence(numbers: &Chunks<'_>, disk: VirtualDiskPlace) -> Option<String> {
-    let goal = goal(disk)?;
+    let DiskFacts { as_published, goal, .. } = facts(disk)?;
+    let goal = goal?;
     let ratios: Vec<(String, f64)> = DiskJob::ALL
         .iter()
-        .filter_map(|job| Some((job.name(), kept(numbers, disk, &job.name())?)))
+        .filter_map(|job| Some((job.to_string(), numbers.ratio(disk, ARRAY, job)?)))
         .collect();
     let of = |job: &str| ratios.iter().find(|(name, _)| name == job).map(|(_, ratio)| *ratio);
     let read = of("512K read")?;
     let write = of("512K write")?;
-    let as_published = as_published(disk).unwrap_or_default();
     let missed: Vec<String> = ratios
         .iter()
         .filter(|(_, ratio)| *ratio < goal)
@@ -231,7 +221,7 @@ fn kept_sentence(numbers: &Chunks<'_>, disk: VirtualDiskPlace) -> Option<String>
     Some(format!(
         "{}: 512K requests keep {} (reads) and {} (writes) of what the host sees of the array, \
          published {as_published}. The goal is {}; it {verdict}.",
-        capital(&disk.name()),
+        capital(&disk.to_string()),
         number(read),
         number(write),
         number(goal)
@@ -247,14 +237,13 @@ fn capital(text: &str) -> String {
 fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for job in DiskJob::ALL {
-        let seconds_a_byte =
-            |disk: VirtualDiskPlace| Some(1.0 / rate(numbers, disk, &job.name())?.median);
+        let seconds_a_byte = |disk: VirtualDiskPlace| Some(1.0 / numbers.rate(disk, job)?.median);
         let array = seconds_a_byte(ARRAY)?;
         let device = seconds_a_byte(VirtualDiskPlace::Device)?;
         let image = seconds_a_byte(IMAGE)?;
         if array / image < IMAGE_GOAL {
             let share = (device - array) / (image - array);
-            parts.push(format!("{} {}%", job.name(), (share * 100.0).clamp(0.0, 100.0).round()));
+            parts.push(format!("{job} {}%", (share * 100.0).clamp(0.0, 100.0).round()));
         }
     }
     let together = parts.join(", ");
@@ -268,15 +257,13 @@ fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
 
 /// Says whether the array's process takes longer over NBD, by its CPU time for each byte.
 fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
-    let cpu_a_byte = |disk: VirtualDiskPlace, job: &str| {
-        let cores = numbers.found.server_cores(&disk.name(), job)?.median;
-        Some(cores / rate(numbers, disk, job)?.median)
+    let cpu_a_byte = |disk: VirtualDiskPlace, job: &DiskJob| {
+        Some(numbers.numbers.cores(disk, job)?.median / numbers.rate(disk, job)?.median)
     };
     let times = |job: &DiskJob| {
-        let job = job.name();
-        let lost = kept(numbers, VirtualDiskPlace::Nbd, &job)? < RAW_GOAL;
-        let times = cpu_a_byte(VirtualDiskPlace::Nbd, &job)? / cpu_a_byte(ARRAY, &job)?;
-        (lost && times.is_finite()).then_some((job, times))
+        let lost = numbers.ratio(VirtualDiskPlace::Nbd, ARRAY, job)? < RAW_GOAL;
+        let times = cpu_a_byte(VirtualDiskPlace::Nbd, job)? / cpu_a_byte(ARRAY, job)?;
+        (lost && times.is_finite()).then_some((job.to_string(), times))
     };
     let all: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(times).collect();
     let most = all.iter().map(|(_, times)| *times).fold(0.0, f64::max);
@@ -301,10 +288,7 @@ fn rival_sentence(
     numbers: &Chunks<'_>,
     (ours, rival): (VirtualDiskPlace, VirtualDiskPlace),
 ) -> Option<String> {
-    let ratio = |job: &DiskJob| {
-        let rate = |disk: VirtualDiskPlace| Some(rate(numbers, disk, &job.name())?.median);
-        Some((job.name(), rate(ours)? / rate(rival)?))
-    };
+    let ratio = |job: &DiskJob| Some((job.to_string(), numbers.ratio(ours, rival, job)?));
     let ratios: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(ratio).collect();
     let least = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let most = ratios.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -313,8 +297,7 @@ fn rival_sentence(
         (_, most) if most < 1.0 => "loses everywhere",
         _ => "wins some and loses some",
     };
-    let ours = capital(&ours.name());
-    let rival = rival.name();
+    let ours = capital(&ours.to_string());
     Some(format!(
         "{ours} against {rival}, without RAID, in the same run: it {verdict}, from {} of its rate \
          ({}) to {} ({}).",

@@ -17,16 +17,15 @@ use self::cases::{ChunkCase, ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WA
 use self::numbers::Chunks;
 use super::rivals::Rival;
 use super::words::size;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Gap, Group, Job, Standing};
+use crate::model::{Chapter, Comparison, Found, Gap, Group, Job, Standing};
 use crate::rig::{FileSystemKind, Room};
 
 /// The chunk and the number of members that were published.
 const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
 const PUBLISHED_MEMBERS: usize = 6;
 
-/// Rivals of disks of virtual machines.
 const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
 
 /// Options of the comparison.
@@ -81,11 +80,11 @@ impl ChunkOptions {
             let sections = job.sections(self).len() as f64;
             // fio needs a moment to start, and one for each section of its job file.
             let seconds = 0.15 + (0.4 + self.seconds) * sections;
-            Job::new(job.name(), Duration::from_secs_f64(seconds))
+            Job::new(job.to_string(), Duration::from_secs_f64(seconds))
         };
         Group {
             title: format!("chunks of RAID {level}"),
-            cases: ChunkSweep::of(self, level).iter().map(ChunkSweep::name).collect(),
+            cases: ChunkSweep::of(self, level).iter().map(ChunkSweep::to_string).collect(),
             jobs: SweepJob::all(self).into_iter().map(job).collect(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.3 + filling_s(self.area_bytes)),
@@ -106,10 +105,10 @@ impl ChunkOptions {
 
     fn disks(&self) -> Group {
         let takes = Duration::from_secs_f64(0.1 + 1.5 * self.seconds);
-        let job = |job: DiskJob| Job::new(job.name(), takes);
+        let job = |job: DiskJob| Job::new(job.to_string(), takes);
         Group {
             title: "disks of virtual machines".to_owned(),
-            cases: VirtualDiskPlace::all(self).into_iter().map(VirtualDiskPlace::name).collect(),
+            cases: VirtualDiskPlace::all(self).iter().map(VirtualDiskPlace::to_string).collect(),
             jobs: DiskJob::ALL.map(job).into(),
             rounds: self.rounds,
             set_up: Duration::from_secs_f64(0.5 + filling_s(self.image_bytes)),
@@ -168,14 +167,18 @@ impl Plan for ChunkOptions {
     fn beside(&mut self, rivals: &[Rival]) {
         self.against = rivals.iter().copied().filter(|rival| RIVALS.contains(rival)).collect();
     }
+}
+
+impl Comparison for ChunkOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         let sweeps = self.levels.iter().map(|level| self.sweeps(level));
         sweeps.chain([self.counted(), self.disks()]).collect()
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        match named(ChunkCase::all(self), ChunkCase::name, case)? {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
+        match named(ChunkCase::all(self), case)? {
             ChunkCase::Sweep(sweep) => set_up::sweep(&sweep, self, room),
             ChunkCase::Counted(sweep) => set_up::counted(&sweep, self, room),
             ChunkCase::Disk(disk) => set_up::disk(disk, self, room),

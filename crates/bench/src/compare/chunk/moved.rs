@@ -21,13 +21,13 @@ fn bound(level: &str, write: bool) -> Option<f64> {
 }
 
 fn moved(numbers: &Chunks<'_>, sweep: &ChunkSweep, write: bool) -> Option<Spread> {
-    numbers.numbers.spread(&sweep.counted(), counted_job(write), MOVED)
+    numbers.numbers.spread((sweep.counted(), counted_job(write), MOVED))
 }
 
 pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
     for sweep in ChunkSweep::all(numbers.options) {
         chapter.cells.extend(WAYS.into_iter().filter_map(|write| {
-            let cell = numbers.numbers.cell(&sweep.counted(), counted_job(write), MOVED)?;
+            let cell = numbers.numbers.cell((sweep.counted(), counted_job(write), MOVED))?;
             Some(Cell { bound: bound(&sweep.level, write), ..cell })
         }));
     }
@@ -46,7 +46,7 @@ fn table(numbers: &Chunks<'_>) -> Table {
         let claimed = sweep.chunk_bytes / COUNTED_REQUEST_BYTES;
         let [read, write] = found.map(median);
         let [at_read, at_write] = WAYS.map(|write| plain(bound(&sweep.level, write)));
-        Some(vec![sweep.name(), claimed.to_string(), read, at_read, write, at_write])
+        Some(vec![sweep.to_string(), claimed.to_string(), read, at_read, write, at_write])
     };
     Table::new(
         "Bytes that members move for each byte of a 4K request at a random place",

@@ -1,11 +1,12 @@
 //! Numbers of all runs, as the tools said them.
 
+use std::fmt::Display;
+
 use super::ChunkOptions;
 use super::cases::SweepJob;
 use super::set_up::COUNTERS;
 use crate::compare::numbers::{Numbers, reading};
-use crate::compare::words::{NOTHING, marked, number};
-use crate::model::{Cell, Found, Spread};
+use crate::model::{Found, Spread};
 use crate::tool::{fio, qemu_img};
 
 pub(super) const RATE: &str = "bandwidth";
@@ -14,18 +15,16 @@ pub(super) const MOVED: &str = "moved";
 /// Unit in which the kernel counts a block device's traffic.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// The numbers of all runs.
 pub(super) struct Chunks<'a> {
     pub(super) options: &'a ChunkOptions,
     pub(super) numbers: Numbers,
-    pub(super) found: &'a Found,
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn of(options: &'a ChunkOptions, found: &'a Found) -> Self {
+    pub(super) fn of(options: &'a ChunkOptions, found: &Found) -> Self {
         let sweeps = SweepJob::all(options);
-        let of_fio = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
-            let Some(job) = sweeps.iter().find(|job| job.name() == run.job) else {
+        let numbers = Numbers::of(found).read(found, [fio::OUTPUT], |run, [text]| {
+            let Some(job) = sweeps.iter().find(|job| job.to_string() == run.job) else {
                 return Vec::new();
             };
             let said = fio::parse(text);
@@ -38,46 +37,43 @@ impl<'a> Chunks<'a> {
             let one = |section: &String| reading(job.number(section), RATE, "MB/s", rate(section));
             sections.iter().map(one).collect()
         });
-        let of_qemu = Numbers::read(found, [qemu_img::OUTPUT], |run, [text]| {
+        let numbers = numbers.read(found, [qemu_img::OUTPUT], |run, [text]| {
             let rate = qemu_img::parse(text).map(|bench| bench.bytes_s() / 1e6);
             vec![reading(&run.job, RATE, "MB/s", rate)]
         });
-        let moved = Numbers::read(found, [COUNTERS, qemu_img::OUTPUT], |run, [counted, text]| {
+        let counted = [COUNTERS, qemu_img::OUTPUT];
+        let numbers = numbers.read(found, counted, |run, [counted, text]| {
             let asked = qemu_img::parse(text).map(|bench| bench.requests * bench.bytes);
             let asked = asked.filter(|asked| *asked > 0.0);
             let moved = moved_bytes(counted).zip(asked).map(|(moved, asked)| moved / asked);
             vec![reading(&run.job, MOVED, "B/B", moved)]
         });
-        Self { options, numbers: of_fio.and(of_qemu).and(moved), found }
+        Self { options, numbers }
     }
 
-    /// The rates of all rounds.
-    pub(super) fn rate(&self, case: &str, job: &str) -> Option<Spread> {
-        self.numbers.spread(case, job, RATE)
-    }
-
-    /// The cell of a rate, with its ratio to that of another case.
-    pub(super) fn cell(&self, case: &str, to: Option<&str>, job: &str) -> Option<Cell> {
-        let ratio = to.and_then(|to| self.ratio(case, to, job));
-        Some(Cell { ratio, ..self.numbers.cell(case, job, RATE)? })
+    pub(super) fn rate(&self, case: impl Display, job: impl Display) -> Option<Spread> {
+        self.numbers.spread((case, job, RATE))
     }
 
     /// The median of a rate by that of another case.
-    pub(super) fn ratio(&self, case: &str, to: &str, job: &str) -> Option<f64> {
-        Some(self.rate(case, job)?.median / self.rate(to, job)?.median)
+    pub(super) fn ratio(
+        &self,
+        case: impl Display,
+        to: impl Display,
+        job: impl Display,
+    ) -> Option<f64> {
+        self.numbers.by((case, job, RATE), to)
     }
 
     /// All rounds of a rate by the median of that of another case.
-    pub(super) fn ratios(&self, case: &str, to: &str, job: &str) -> Option<Spread> {
-        let rate = self.rate(case, job)?;
+    pub(super) fn ratios(
+        &self,
+        case: impl Display,
+        to: impl Display,
+        job: impl Display,
+    ) -> Option<Spread> {
+        let rate = self.rate(&case, &job)?;
         Some(rate.times(self.ratio(case, to, job)? / rate.median))
-    }
-
-    /// The ratio in words, marked where the rounds lie far apart.
-    pub(super) fn ratio_word(&self, case: &str, to: &str, job: &str) -> String {
-        let noisy = self.rate(case, job).is_some_and(|rate| rate.is_noisy());
-        let word = |ratio| marked(number(ratio), noisy);
-        self.ratio(case, to, job).map_or_else(|| NOTHING.to_owned(), word)
     }
 }
 

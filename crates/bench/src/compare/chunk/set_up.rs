@@ -6,16 +6,15 @@ use std::fs;
 use super::cases::{ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job, verb};
 use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::named;
-use crate::compare::prepared::{Prepared, fill, target_lines};
+use crate::compare::requests::{fill, target_lines};
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
+use crate::model::Standing;
 use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
 use crate::tool::qemu_img::{self, Image, Load};
 use crate::tool::{Tool, fio};
 
 /// Length of a request of a sequential stream, as programs read and write files.
 const STREAM_REQUEST_BYTES: u64 = 64 << 10;
-/// Number of requests that are counted.
 const COUNTED_REQUESTS: u64 = 512;
 pub(super) const COUNTED_REQUEST_BYTES: u64 = 4096;
 /// The file of a run that holds what members moved before and after.
@@ -50,16 +49,16 @@ pub(super) fn sweep(
     sweep: &ChunkSweep,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let tool = Tool::find("fio", "fio")?;
     let bytes = member_bytes(&sweep.level, options.members, options.area_bytes);
-    let stack = Stack::new(room, &sweep.name()).files(options.members, bytes)?;
+    let stack = Stack::new(room, &sweep.to_string()).files(options.members, bytes)?;
     let stack = stack.array(sweep.spec())?;
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
-    fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+    fill(room, &stack, area_bytes)?;
     let options = options.clone();
-    Ok(Prepared::on(stack, move |stack, job, note| {
-        let job = named(SweepJob::all(&options), |one| one.name(), job)?;
+    Ok(Standing::on(stack, move |stack, job, note| {
+        let job = named(SweepJob::all(&options), job)?;
         fio::run(&tool, &job_file(&options, job, &stack.top, area_bytes), note)
     }))
 }
@@ -92,7 +91,7 @@ pub(super) fn counted(
     sweep: &ChunkSweep,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
     let bytes = options.area_bytes.min(64 << 20);
     let bytes = member_bytes(&sweep.level, options.members, bytes);
@@ -100,8 +99,8 @@ pub(super) fn counted(
     let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
     let image = whole(&stack);
     qemu_img::fill(&qemu_img, &image)?;
-    Ok(Prepared::on(stack, move |stack, job, note| {
-        let write = named(WAYS, |write| counted_job(*write).to_owned(), job)?;
+    Ok(Standing::on(stack, move |stack, job, note| {
+        let write = named(WAYS.map(counted_job), job)? == counted_job(true);
         let load = Load { bytes: COUNTED_REQUEST_BYTES, depth: 1, write, scattered: true };
         let before = counters(stack, "before")?;
         let sent = qemu_img::send(&qemu_img, &image, load, COUNTED_REQUESTS, note)?;
@@ -128,14 +127,13 @@ fn whole(stack: &Stack) -> Image {
     Image { name: stack.top.word(), format: "raw", bytes: array_bytes(stack) >> 20 << 20 }
 }
 
-/// The disk of a virtual machine.
 pub(super) fn disk(
     disk: VirtualDiskPlace,
     options: &ChunkOptions,
     room: &Room,
-) -> Result<Box<dyn Standing>, Failure> {
+) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
-    let stack = Stack::new(room, &disk.name());
+    let stack = Stack::new(room, &disk.to_string());
     let (stack, image) = match disk {
         VirtualDiskPlace::File | VirtualDiskPlace::Nbdkit => {
             let mut stack = stack.files(1, options.image_bytes)?;
@@ -149,8 +147,8 @@ pub(super) fn disk(
     };
     qemu_img::fill(&qemu_img, &image)?;
     let seconds = options.seconds;
-    Ok(Prepared::on(stack, move |_, job, note| {
-        let job = named(DiskJob::ALL, |one| one.name(), job)?;
+    Ok(Standing::on(stack, move |_, job, note| {
+        let job = named(DiskJob::ALL, job)?;
         qemu_img::run(&qemu_img, &image, job.load, seconds, note)
     }))
 }

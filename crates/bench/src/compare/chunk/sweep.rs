@@ -1,7 +1,7 @@
 //! Chunks against lengths of requests, and against sequential streams.
 
 use super::cases::{ChunkSweep, SweepJob, WAYS, verb};
-use super::numbers::Chunks;
+use super::numbers::{Chunks, RATE};
 use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
 use crate::compare::words::{NOTHING, median, number, size};
 use crate::model::{Axis, Cell, Chapter, Plot, Point, Series, Spread, Table};
@@ -36,18 +36,18 @@ pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
 }
 
 fn cells(numbers: &Chunks<'_>, sweep: &ChunkSweep, job: SweepJob) -> Vec<Cell> {
-    let case = sweep.name();
     let to = reference(numbers.options).map(|chunk| name(&sweep.level, chunk));
-    let cores = numbers.found.server_cores(&case, &job.name()).map(|cores| cores.median);
+    let server_cores = numbers.numbers.cores(sweep, job).map(|cores| cores.median);
     let cell = |section: &String| {
-        let cell = numbers.cell(&case, to.as_deref(), &job.number(section))?;
-        Some(Cell { server_cores: cores, ..cell })
+        let number = job.number(section);
+        let ratio = to.as_ref().and_then(|to| numbers.ratio(sweep, to, &number));
+        Some(Cell { server_cores, ratio, ..numbers.numbers.cell((sweep, number, RATE))? })
     };
     job.sections(numbers.options).iter().filter_map(cell).collect()
 }
 
 fn name(level: &str, chunk_bytes: u64) -> String {
-    ChunkSweep { level: level.to_owned(), chunk_bytes }.name()
+    ChunkSweep { level: level.to_owned(), chunk_bytes }.to_string()
 }
 
 /// Rows of chunks; columns of what was run, under their heads.
@@ -58,15 +58,11 @@ fn table(
     columns: Vec<(String, String)>,
     note: &str,
 ) -> Option<Table> {
-    let row = |&chunk: &u64| {
-        let rate = |(_, job): &(String, String)| median(numbers.rate(&name(level, chunk), job));
-        std::iter::once(size(chunk)).chain(columns.iter().map(rate)).collect()
-    };
-    let rows: Vec<Vec<String>> = numbers.options.chunks_bytes.iter().map(row).collect();
-    let any = rows.iter().flat_map(|row| row.iter().skip(1)).any(|word| word != NOTHING);
-    let heads = columns.iter().map(|(head, _)| head.clone());
-    let head = std::iter::once("chunk".to_owned()).chain(heads);
-    any.then(|| Table::new(title, head, rows, note))
+    let rows = numbers.options.chunks_bytes.iter().map(|&chunk| (size(chunk), name(level, chunk)));
+    let rate = |case: &String, job: &String| median(numbers.rate(case, job));
+    let table = Table::grid(title, "chunk", columns, rows, rate, note);
+    let any = table.rows.iter().flat_map(|row| row.iter().skip(1)).any(|word| word != NOTHING);
+    any.then_some(table)
 }
 
 fn requests_table(numbers: &Chunks<'_>, level: &str, write: bool) -> Option<Table> {
@@ -102,8 +98,8 @@ fn ratio_plot(numbers: &Chunks<'_>, level: &str, write: bool) -> Option<Plot> {
     let to = reference(options)?;
     let line = |section: &String| {
         let point = |&chunk: &u64| {
-            let job = job.number(section);
-            let ratios = numbers.ratios(&name(level, chunk), &name(level, to), &job)?;
+            let number = job.number(section);
+            let ratios = numbers.ratios(name(level, chunk), name(level, to), number)?;
             Some(Point::of(chunk as f64, ratios))
         };
         Series::measured(section, options.chunks_bytes.iter().filter_map(point))
@@ -124,7 +120,7 @@ fn streams_plot(numbers: &Chunks<'_>, level: &str, write: bool) -> Option<Plot> 
     let job = SweepJob::Streams { write };
     let line = |&chunk: &u64| {
         let point = |&streams: &u32| {
-            let rate = numbers.rate(&name(level, chunk), &job.number(&streams.to_string()))?;
+            let rate = numbers.rate(name(level, chunk), job.number(&streams.to_string()))?;
             Some(Point::of(f64::from(streams), rate))
         };
         let points = options.streams.iter().filter_map(point);
@@ -156,7 +152,7 @@ fn requests_sentence(numbers: &Chunks<'_>, level: &str) -> Option<String> {
 
 /// One job over all chunks, in words.
 fn chunks_compared(numbers: &Chunks<'_>, level: &str, job: &str) -> Option<String> {
-    let rate = |&chunk: &u64| Some((chunk, numbers.rate(&name(level, chunk), job)?));
+    let rate = |&chunk: &u64| Some((chunk, numbers.rate(name(level, chunk), job)?));
     let rates: Vec<(u64, Spread)> = numbers.options.chunks_bytes.iter().filter_map(rate).collect();
     let (best, most) = rates.iter().max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
     let (worst, least) = rates.iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
@@ -187,7 +183,7 @@ fn streams_sentence(numbers: &Chunks<'_>) -> Option<String> {
             let job = SweepJob::Streams { write };
             let rate = |streams: &u32| {
                 let number = job.number(&streams.to_string());
-                Some(numbers.rate(&name(level, chunk), &number)?.median)
+                Some(numbers.rate(name(level, chunk), number)?.median)
             };
             Some(rate(most)? / rate(one)?)
         };

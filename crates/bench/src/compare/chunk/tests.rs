@@ -16,34 +16,26 @@ fn says(
     cores: impl Fn(&str) -> Option<f64>,
     part: impl Fn(&mut Chapter, &Chunks<'_>),
 ) -> String {
-    let all = rates.iter().map(|(case, job, rate)| (case.as_str(), job.as_str(), metric, *rate));
-    let numbers = Numbers::made(all);
-    let run = |(case, job, _): &(String, String, f64)| Run {
-        case: case.clone(),
-        job: job.clone(),
-        round: 0,
-        commands: Vec::new(),
-        files: Vec::new(),
-        seconds: 1.0,
-        server_cpu_s: cores(case),
-    };
+    let run = |(case, job, _): &(String, String, f64)| Run::made(case, job, cores(case));
     let found = Found { runs: rates.iter().map(run).collect(), ..Found::default() };
+    let all = rates.iter().map(|(case, job, rate)| (case, job, metric, *rate));
+    let numbers = Numbers::of(&found).with(all);
     let mut chapter = Chapter::default();
-    part(&mut chapter, &Chunks { options, numbers, found: &found });
+    part(&mut chapter, &Chunks { options, numbers });
     chapter.says.join("\n")
 }
 
 fn disks(rate: impl Fn(VirtualDiskPlace, &str) -> f64) -> Rates {
     let all = VirtualDiskPlace::all(&ChunkOptions::usual(true)).into_iter();
-    let of = |disk: VirtualDiskPlace| DiskJob::ALL.map(|job| (disk, job.name()));
-    all.flat_map(of).map(|(disk, job)| (disk.name(), job.clone(), rate(disk, &job))).collect()
+    let of = |disk: VirtualDiskPlace| DiskJob::ALL.map(|job| (disk, job.to_string()));
+    all.flat_map(of).map(|(disk, job)| (disk.to_string(), job.clone(), rate(disk, &job))).collect()
 }
 
 #[test]
 fn goals_are_judged_by_the_numbers() {
     let options = ChunkOptions::usual(true);
     let says = |rates: Rates, cores: Option<f64>| {
-        let nbd = VirtualDiskPlace::Nbd.name();
+        let nbd = VirtualDiskPlace::Nbd.to_string();
         let cores = |case: &str| if case == nbd { cores } else { cores.map(|_| 0.8) };
         says(&options, RATE, &rates, cores, disks::says)
     };
@@ -98,7 +90,7 @@ fn chunks_are_told_apart_where_they_differ() {
                 for section in job.sections(&options) {
                     let job = job.number(&section);
                     let rate = rate(sweep.chunk_bytes, &job);
-                    all.push((sweep.name(), job, rate));
+                    all.push((sweep.to_string(), job, rate));
                 }
             }
         }

@@ -8,7 +8,7 @@
 
 use braid_array::Role;
 use braid_cluster::schedule::Endpoint;
-use braid_cluster::{Family, Planner, Schedule};
+use braid_cluster::{Family, Planner};
 
 use super::words::WriteSchedule;
 
@@ -34,42 +34,27 @@ impl Loads {
             }
             WriteSchedule::Mix => return None,
         };
-        let stripes = 0..u64::from(family.period(nodes));
-        let mut sum = Self::none(nodes);
+        let mut sum = Self { client: 0.0, nodes: vec![[0.0; 2]; nodes.into()], exchanged: 0.0 };
         let mut blocks = 0;
-        let mut client = 0;
-        for (stripe, planner) in
-            stripes.flat_map(|stripe| planners.iter().map(move |p| (stripe, *p)))
-        {
-            blocks += family.code(nodes, stripe).ok()?.data().len();
-            let schedule = family.schedule(nodes, stripe, planner)?;
-            client += schedule.client_egress();
-            sum.exchanged += schedule.node_transfers() as f64;
-            sum.add(&schedule);
-        }
-        let each = 1.0 / blocks as f64;
-        sum.client = f64::from(client);
-        Some(sum.scaled(each))
-    }
-
-    fn none(nodes: u16) -> Self {
-        Self { client: 0.0, nodes: vec![[0.0; 2]; usize::from(nodes)], exchanged: 0.0 }
-    }
-
-    fn add(&mut self, schedule: &Schedule) {
-        for transfer in schedule.transfers() {
-            self.nodes[transfer.to.index()][0] += 1.0;
-            if let Endpoint::Node(from) = transfer.from {
-                self.nodes[from.index()][1] += 1.0;
+        for stripe in 0..u64::from(family.period(nodes)) {
+            for &planner in &planners {
+                blocks += family.code(nodes, stripe).ok()?.data().len();
+                let schedule = family.schedule(nodes, stripe, planner)?;
+                sum.client += f64::from(schedule.client_egress());
+                sum.exchanged += schedule.node_transfers() as f64;
+                for transfer in schedule.transfers() {
+                    sum.nodes[transfer.to.index()][0] += 1.0;
+                    if let Endpoint::Node(from) = transfer.from {
+                        sum.nodes[from.index()][1] += 1.0;
+                    }
+                }
             }
         }
-    }
-
-    fn scaled(mut self, by: f64) -> Self {
-        self.client *= by;
-        self.exchanged *= by;
-        self.nodes.iter_mut().flatten().for_each(|load| *load *= by);
-        self
+        let each = 1.0 / blocks as f64;
+        sum.client *= each;
+        sum.exchanged *= each;
+        sum.nodes.iter_mut().flatten().for_each(|load| *load *= each);
+        Some(sum)
     }
 
     /// A part of `other`, the rest as here.
@@ -89,7 +74,6 @@ impl Loads {
     }
 }
 
-/// Returns whether the code has such a schedule.
 pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
     let planner = match schedule {
         WriteSchedule::Client => Planner::Client,

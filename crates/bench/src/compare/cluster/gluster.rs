@@ -58,14 +58,12 @@ pub(super) fn beside(setting: &Setting) -> Setting {
     }
 }
 
-/// A volume that is mounted on the client.
 #[derive(Debug)]
 pub(super) struct Volume {
     setting: Setting,
     seconds: f64,
     scratch: PathBuf,
     file: PathBuf,
-    /// Length of the file.
     mebibytes: u64,
     client: Process,
     _daemons: Vec<Process>,
@@ -84,51 +82,13 @@ impl Volume {
         Tool::find("unshare", "util-linux")?;
         let (scratch, files) = nodes::directory(room)?;
         let site = nodes::site(room, setting)?;
-        let volume = Self::mounted(setting, seconds, (scratch, files), site);
-        volume.map_err(|reason| failed(&reason))
-    }
-
-    fn mounted(
-        setting: &Setting,
-        seconds: f64,
-        (scratch, files): (PathBuf, Guard),
-        site: Site,
-    ) -> Result<Self, String> {
-        let setting = setting.clone();
-        let storage = setting.storage;
-        let mut daemons = Vec::new();
-        for number in 0..NODES {
-            let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
-            let host = SpaceHost::Node(number);
-            daemons.push(alone(&site, host, &scratch, storage, &words)?);
-        }
-        let first = &daemons[0];
-        let ask = |words: &str| gluster(first, words);
-        wait("glusterd does not answer", || ask("pool list").is_ok())?;
-        for number in 1..NODES {
-            wait("a peer cannot be reached", || {
-                ask(&format!("peer probe {}", SpaceHost::Node(number).address())).is_ok()
-            })?;
-        }
-        wait("not all peers are connected", || {
-            ask("pool list")
-                .is_ok_and(|text| text.matches("Connected").count() == usize::from(NODES))
-        })?;
-        let brick = |number| {
-            let host = SpaceHost::Node(number);
-            let path = scratch.join(host.to_string()).join("data/brick");
-            format!("{}:{}", host.address(), path.display())
-        };
-        let bricks = (0..NODES).map(brick).collect::<Vec<_>>().join(" ");
-        ask(&format!("volume create bench disperse 5 redundancy 2 {bricks} force"))?;
-        ask("volume start bench")?;
-        let (client, mountpoint) = mount(&site, &scratch)?;
-        let file = mountpoint.join("file");
+        let daemons = daemons(&site, &scratch, setting.storage).map_err(|why| failed(&why))?;
+        let (client, mountpoint) = mount(&site, &scratch).map_err(|why| failed(&why))?;
         Ok(Self {
-            setting,
+            setting: setting.clone(),
             seconds,
+            file: mountpoint.join("file"),
             scratch,
-            file,
             mebibytes: 0,
             client,
             _daemons: daemons,
@@ -137,7 +97,6 @@ impl Volume {
         })
     }
 
-    /// Writes the file, or reads it.
     fn copy(&self, pattern: Pattern) -> Result<(), String> {
         let count = format!("count={}", self.mebibytes);
         let file = self.file.display();
@@ -208,6 +167,36 @@ fn failed(reason: &str) -> Failure {
     Failure::gap("GlusterFS", reason, "leave it out, or see that it runs here")
 }
 
+/// A volume that is served by daemons of the nodes.
+fn daemons(site: &Site, scratch: &Path, storage: Storage) -> Result<Vec<Process>, String> {
+    let mut daemons = Vec::new();
+    for number in 0..NODES {
+        let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
+        let host = SpaceHost::Node(number);
+        daemons.push(alone(site, host, scratch, storage, &words)?);
+    }
+    let first = &daemons[0];
+    let ask = |words: &str| gluster(first, words);
+    wait("glusterd does not answer", || ask("pool list").is_ok())?;
+    for number in 1..NODES {
+        wait("a peer cannot be reached", || {
+            ask(&format!("peer probe {}", SpaceHost::Node(number).address())).is_ok()
+        })?;
+    }
+    wait("not all peers are connected", || {
+        ask("pool list").is_ok_and(|text| text.matches("Connected").count() == usize::from(NODES))
+    })?;
+    let brick = |number| {
+        let host = SpaceHost::Node(number);
+        let path = scratch.join(host.to_string()).join("data/brick");
+        format!("{}:{}", host.address(), path.display())
+    };
+    let bricks = (0..NODES).map(brick).collect::<Vec<_>>().join(" ");
+    ask(&format!("volume create bench disperse 5 redundancy 2 {bricks} force"))?;
+    ask("volume start bench")?;
+    Ok(daemons)
+}
+
 /// A daemon with directories of its own.
 fn alone(
     site: &Site,
@@ -223,7 +212,6 @@ fn alone(
     Process::start(command, scratch.join(format!("{host}.log"))).map_err(system)
 }
 
-/// The client, with the volume mounted.
 fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), String> {
     let mountpoint = scratch.join("mountpoint");
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
@@ -254,7 +242,6 @@ fn gluster(daemon: &Process, words: &str) -> Result<String, String> {
     said(command.args(["gluster", "--mode=script"]).args(words.split(' ')))
 }
 
-/// Runs a command and returns what it says.
 fn said(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| system_error(&error))?;
     if output.status.success() {

@@ -34,16 +34,9 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
     let system = |error: io::Error| system_error(&error);
     let from = SpaceHost::Client(0);
     let to = SpaceHost::Node(0);
-    let length = seconds.to_string();
     let mut command = site.braid(to);
-    command.args([
-        "bench",
-        "line",
-        "--listen",
-        &format!("{}:0", site.ip(to)),
-        "--seconds",
-        &length,
-    ]);
+    command.args(["bench", "line", "--listen", &format!("{}:0", site.ip(to))]);
+    command.args(["--seconds", &seconds.to_string()]);
     let mut receiver = Process::start(command, scratch.join("receiver.log")).map_err(system)?;
     // It says where it listens, then what it received.
     let address = receiver.read_line(PATIENCE)?;
@@ -58,33 +51,16 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
     Ok(received.bytes as f64 / received.seconds)
 }
 
-/// The end of the stream that counts.
-#[derive(Debug)]
-pub struct Receiver {
-    listener: TcpListener,
-    address: SocketAddr,
+/// Listens for the stream that counts; port 0 is any that is free.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(refused)
 }
 
-impl Receiver {
-    /// Listens there; port 0 is any that is free.
-    pub fn listen(address: SocketAddr) -> Result<Self, Failure> {
-        let listener = TcpListener::bind(address).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        Ok(Self { listener, address })
-    }
-
-    /// Address on which it listens.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Receives one stream for so long, after it has warmed up.
-    pub fn receive(&self, seconds: f64) -> Result<Received, Failure> {
-        let (stream, _) = self.listener.accept().map_err(refused)?;
-        let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        receive(stream, WARM_UP, length).map_err(refused)
-    }
+/// Receives one stream for so long, after it has warmed up.
+pub fn receive_one(listener: &TcpListener, seconds: f64) -> Result<Received, Failure> {
+    let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let received = listener.accept().and_then(|(stream, _)| receive(stream, WARM_UP, length));
+    received.map_err(refused)
 }
 
 /// The other end: sends until the receiver has enough.

@@ -9,12 +9,9 @@ pub mod load;
 mod nodes;
 mod options;
 mod plots;
-mod published;
-pub mod rebuild;
 mod rig;
 mod sentences;
 mod setting;
-mod tables;
 mod words;
 
 use std::cell::RefCell;
@@ -26,10 +23,10 @@ use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::ClusterCase;
 use self::rig::{MeasurementKind, Rig, Turns};
-use crate::compare::{Plan, named};
+use crate::compare::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Note, Standing};
-use crate::rig::Room;
+use crate::model::{Chapter, Comparison, Found, Group, Standing};
+use crate::rig::{Room, Stack};
 
 pub use options::{ClusterOptions, ClusterSweep};
 pub use setting::{Done, Setting};
@@ -45,30 +42,35 @@ pub struct Cluster {
     options: ClusterOptions,
     /// The nodes that stand: those who write them in different ways share them.
     #[serde(skip)]
-    standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
+    standing: RefCell<Option<(Setting, Weak<RefCell<Turns>>)>>,
 }
 
-type Shared<R> = Weak<RefCell<Turns<R>>>;
+type Shared = Rc<RefCell<Turns>>;
 
 impl Cluster {
     /// Creates the comparison with these options.
-    #[must_use]
     pub const fn new(options: ClusterOptions) -> Self {
         Self { options, standing: RefCell::new(None) }
     }
 
-    fn nodes(&self, setting: &Setting, room: &Room) -> Result<Rc<RefCell<Turns<Nodes>>>, Failure> {
+    /// Returns the rig of a case: the one that stands, or a new one.
+    fn rig(&self, case: &ClusterCase, room: &Room) -> Result<Shared, Failure> {
+        let ClusterCase { setting, schedule } = case;
         let standing = self.standing.borrow().clone();
-        if let Some((same, nodes)) = standing
+        if let Some((same, rig)) = standing
             && same == *setting
-            && let Some(nodes) = nodes.upgrade()
+            && let Some(rig) = rig.upgrade()
         {
-            return Ok(nodes);
+            return Ok(rig);
         }
-        let nodes = Nodes::start(setting, self.options.seconds, room)?;
-        let nodes = Rc::new(RefCell::new(Turns::of(nodes)));
-        *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&nodes)));
-        Ok(nodes)
+        let seconds = self.options.seconds;
+        let rig: Box<dyn Rig> = match schedule {
+            Some(_) => Box::new(Nodes::start(setting, seconds, room)?),
+            None => Box::new(Volume::start(setting, seconds, room)?),
+        };
+        let rig = Rc::new(RefCell::new(Turns::of(rig)));
+        *self.standing.borrow_mut() = Some((setting.clone(), Rc::downgrade(&rig)));
+        Ok(rig)
     }
 }
 
@@ -82,49 +84,31 @@ impl Plan for Cluster {
     fn runs(&mut self) -> &mut u16 {
         &mut self.options.runs
     }
+}
+
+impl Comparison for Cluster {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         self.options.groups()
     }
 
-    fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = named(self.options.cases(), ClusterCase::name, name)?;
+    fn set_up(&self, name: &str, room: &Room) -> Result<Standing, Failure> {
+        let case = named(self.options.cases(), name)?;
+        let rig = self.rig(&case, room)?;
         let seconds = self.options.seconds;
-        Ok(match &case {
-            ClusterCase::Ours(setting, _) => {
-                let shared = self.nodes(setting, room)?;
-                Box::new(PreparedCluster { case, seconds, shared })
-            }
-            ClusterCase::Gluster(setting) => {
-                let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                Box::new(PreparedCluster { case, seconds, shared: Rc::new(RefCell::new(volume)) })
-            }
-        })
+        Ok(Standing::on(Stack::new(room, name), move |_, job, note| {
+            let pattern = named(Pattern::ALL, job)?;
+            let schedule = case.schedule.unwrap_or(WriteSchedule::Client);
+            let kind = MeasurementKind { pattern, schedule };
+            note.commands.push(case.command(kind, seconds));
+            let raw = rig.borrow_mut().measure(kind)?;
+            note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
+            Ok(())
+        }))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
         chapter::chapter(found)
-    }
-}
-
-/// A case that is set up.
-struct PreparedCluster<R> {
-    case: ClusterCase,
-    seconds: f64,
-    shared: Rc<RefCell<Turns<R>>>,
-}
-
-impl<R: Rig> Standing for PreparedCluster<R> {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
-        let schedule = match self.case {
-            ClusterCase::Ours(_, schedule) => schedule,
-            ClusterCase::Gluster(_) => WriteSchedule::Client,
-        };
-        let kind = MeasurementKind { pattern, schedule };
-        note.commands.push(self.case.command(kind, self.seconds));
-        let raw = self.shared.borrow_mut().measure(kind)?;
-        note.file(RAW, serde_json::to_vec_pretty(&raw).unwrap_or_default());
-        Ok(())
     }
 }

@@ -26,7 +26,6 @@ use crate::rig::spaces::SpaceHost;
 const START: Duration = Duration::from_secs(30);
 /// Time until the rate of a client is steady.
 const WARM_UP: Duration = Duration::from_millis(700);
-/// Least data in an array.
 const ARRAY_BYTES: u64 = 256 << 20;
 /// Bytes that a node's memory may lose by being cut up.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -75,7 +74,7 @@ impl Nodes {
             _files: files,
         };
         for number in 0..setting.nodes {
-            nodes.start_node(number).map_err(|reason| failed(SpaceHost::Node(number), &reason))?;
+            nodes.start_node(number)?;
         }
         for number in 0..setting.clients {
             let volume = volume(number, Pattern::Write);
@@ -93,9 +92,9 @@ impl Nodes {
         Ok(())
     }
 
-    fn start_node(&mut self, number: u16) -> Result<(), String> {
+    fn start_node(&mut self, number: u16) -> Result<(), Failure> {
         let host = SpaceHost::Node(number);
-        let system = |error: io::Error| system_error(&error);
+        let system = |error: io::Error| failed(host, &system_error(&error));
         let ip = self.site.ip(host);
         let store = self.scratch.join(host.to_string());
         let mut command = self.site.braid(host);
@@ -112,23 +111,19 @@ impl Nodes {
         let log = self.scratch.join(format!("{host}.log"));
         let node = Process::start(command, log).map_err(system)?;
         // It says where it listens once it does.
-        let address = node.read_line(START)?;
+        let address = node.read_line(START).map_err(|reason| failed(host, &reason))?;
         self.nodes.push(node);
         self.addresses.push(address);
         Ok(())
     }
 
     fn create(&self, client: u16, volume: &str) -> Result<(), Failure> {
-        let created = self.create_at(client, volume);
-        created.map_err(|reason| failed(SpaceHost::Client(client), &reason))
-    }
-
-    fn create_at(&self, client: u16, volume: &str) -> Result<(), String> {
+        let host = SpaceHost::Client(client);
+        let failed = |reason: String| failed(host, &reason);
         let Setting { nodes, block_bytes, ref level, .. } = self.setting;
-        let code = self.family.code(nodes, 0).map_err(|error| error.to_string())?;
+        let code = self.family.code(nodes, 0).map_err(|error| failed(error.to_string()))?;
         let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
         let size = stripes * u64::from(code.rows()) * block_bytes;
-        let host = SpaceHost::Client(client);
         let mut command = self.site.braid(host);
         // Its nodes have no key.
         command.env("BRAID_KEY", "");
@@ -143,15 +138,17 @@ impl Nodes {
         command.args(self.setting.layout.iter().flat_map(|layout| ["--layout", layout]));
         command.args(self.members(volume));
         let log = self.scratch.join(format!("create-{volume}.log"));
-        Process::start(command, log).map_err(|error| system_error(&error))?.finish(START)
+        let started = Process::start(command, log).map_err(|error| failed(system_error(&error)));
+        started?.finish(START).map_err(failed)
     }
 
     fn members(&self, volume: &str) -> impl Iterator<Item = String> {
         self.addresses.iter().map(move |address| format!("node://{address}/{volume}"))
     }
 
-    fn start_client(&self, client: u16, kind: MeasurementKind) -> Result<Process, String> {
+    fn start_client(&self, client: u16, kind: MeasurementKind) -> Result<Process, Failure> {
         let host = SpaceHost::Client(client);
+        let failed = |reason: String| failed(host, &reason);
         let mut command = self.site.braid(host);
         command.args(["bench", "load", "--pattern", kind.pattern.name()]);
         command.args(["--schedule", kind.schedule.name()]);
@@ -163,9 +160,9 @@ impl Nodes {
         let volume = volume(client, kind.pattern);
         command.args(self.members(&volume).skip(kind.pattern.lost().into()));
         let log = self.scratch.join(format!("{host}.log"));
-        let client = Process::start(command, log).map_err(|error| system_error(&error))?;
+        let client = Process::start(command, log).map_err(|error| failed(system_error(&error)))?;
         // It says when the array is assembled, then waits to be told to begin.
-        client.read_line(START)?;
+        client.read_line(START).map_err(failed)?;
         Ok(client)
     }
 
@@ -196,10 +193,7 @@ impl Rig for Nodes {
     fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure> {
         self.create_for(kind.pattern)?;
         let numbers = 0..self.setting.clients;
-        let started = numbers.map(|number| {
-            let client = self.start_client(number, kind);
-            client.map_err(|reason| failed(SpaceHost::Client(number), &reason))
-        });
+        let started = numbers.map(|number| self.start_client(number, kind));
         let mut clients = started.collect::<Result<Vec<Process>, Failure>>()?;
         let before = self.count(&clients);
         let patience = START + WARM_UP + Duration::from_secs_f64(self.seconds);
@@ -232,7 +226,6 @@ impl Rig for Nodes {
     }
 }
 
-/// The array of a client.
 fn volume(client: u16, pattern: Pattern) -> String {
     if pattern.leaves_some_behind() {
         format!("bench{client}-{pattern}")

@@ -1,6 +1,7 @@
 //! Options of the comparison, and its cases.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use braid_cluster::pipeline::Params;
@@ -64,51 +65,45 @@ pub struct ClusterSweep {
     pub gluster: bool,
 }
 
-/// Case: an array with the schedule of its writes, or GlusterFS.
+/// Case: an array with the schedule of its writes; without one, GlusterFS.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ClusterCase {
-    Ours(Setting, WriteSchedule),
-    Gluster(Setting),
+pub(super) struct ClusterCase {
+    pub(super) setting: Setting,
+    pub(super) schedule: Option<WriteSchedule>,
+}
+
+impl fmt::Display for ClusterCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let made_by = self.schedule.map_or(gluster::NAME, WriteSchedule::name);
+        write!(f, "{}, {made_by}", self.setting.name())
+    }
 }
 
 impl ClusterCase {
-    /// Unique within the comparison.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::Ours(setting, schedule) => format!("{}, {schedule}", setting.name()),
-            Self::Gluster(setting) => format!("{}, {}", setting.name(), gluster::NAME),
-        }
-    }
-
     /// The command that measures it, as it would be typed.
     pub(super) fn command(&self, kind: MeasurementKind, seconds: f64) -> String {
-        let (setting, schedule) = match self {
-            Self::Ours(setting, schedule) => (setting, schedule.name()),
-            Self::Gluster(setting) => (setting, "client --against gluster"),
-        };
+        let Self { setting, schedule } = self;
+        let made_by = schedule.map_or("client --against gluster", WriteSchedule::name);
         let Setting { level, nodes, clients, block_bytes, policy, storage, fabric, .. } = setting;
         let mut words = vec![format!("braid bench cluster --level {level}")];
-        if let (Some(layout), Self::Ours(..)) = (&setting.layout, self) {
+        if let (Some(layout), Some(_)) = (&setting.layout, schedule) {
             words.push(format!("--layout {layout}"));
         }
         words.push(format!("--nodes {nodes}"));
-        if matches!(self, Self::Ours(..)) {
-            words.push(format!("--block {}", size(*block_bytes)));
-        }
+        words.extend(schedule.map(|_| format!("--block {}", size(*block_bytes))));
         if *policy != Policy::Resync {
             words.push(format!("--policies {policy}"));
         }
         words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
         words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
         let option = kind.pattern.facts().option;
-        words.push(format!("--schedules {schedule} --seconds {seconds}{option}"));
+        words.push(format!("--schedules {made_by} --seconds {seconds}{option}"));
         words.join(" ")
     }
 }
 
 impl ClusterSweep {
     /// Every array there is.
-    #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for &storage in &self.storage {
@@ -153,12 +148,12 @@ impl ClusterSweep {
         let ours = schedules.into_iter().flat_map(|schedule| {
             let with = |&policy| Setting { policy, ..setting.clone() };
             let settings = self.policies.iter().map(with).filter(Setting::has_policy);
-            settings.map(move |setting| ClusterCase::Ours(setting, schedule))
+            settings.map(move |setting| ClusterCase { setting, schedule: Some(schedule) })
         });
         let mut cases: Vec<ClusterCase> = ours.collect();
         let comparable = setting.nodes == gluster::NODES && setting.clients == 1;
         if self.gluster && comparable && matches!(pattern, Pattern::Write | Pattern::Read) {
-            cases.push(ClusterCase::Gluster(gluster::beside(setting)));
+            cases.push(ClusterCase { setting: gluster::beside(setting), schedule: None });
         }
         cases
     }
@@ -180,7 +175,6 @@ impl ClusterSweep {
 
 impl ClusterOptions {
     /// The published arrays over three blocks, and three numbers of nodes: less than a minute.
-    #[must_use]
     pub fn quick() -> Self {
         let blocks = || vec![16 << 10, 64 << 10, 256 << 10];
         let sweeps = vec![
@@ -192,50 +186,28 @@ impl ClusterOptions {
     }
 
     /// Everything: blocks, nodes, clients, reads, disks, and another file system.
-    #[must_use]
     pub fn full() -> Self {
         let made_by_nodes = [WriteSchedule::Chain, WriteSchedule::Encoder];
-        let blocks = || vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10];
-        let block = || vec![64 << 10];
-        let others = vec![
-            Pattern::Read,
-            Pattern::ReadOneLost,
-            Pattern::ReadTwoLost,
-            Pattern::WriteOneLost,
-            Pattern::WriteTwoLost,
-            Pattern::WriteAlone,
-            Pattern::Write4k,
-        ];
+        let block_bytes: Vec<u64> = [4, 16, 64, 256, 512].map(|kib| kib << 10).into();
+        let nodes = vec![4, 5, 6, 9, 12, 16, 24, 34];
+        // What is compared beyond blocks and numbers of nodes has one block.
+        let alike = |made_by| ClusterSweep { block_bytes: vec![64 << 10], ..five(made_by) };
+        let on_disk = |sweep| ClusterSweep { storage: vec![Storage::Disk], ..sweep };
+        let others = Pattern::ALL[1..8].to_vec();
         let small = vec![Pattern::Write4k, Pattern::Write4kDurable];
         let policies = vec![Policy::Bitmap, Policy::Ppl, Policy::Journal];
-        let mixed = [WriteSchedule::Encoder, WriteSchedule::Mix];
-        let disk = || vec![Storage::Disk];
-        let reads = vec![Pattern::Read];
+        let schedules = vec![WriteSchedule::Encoder];
+        let read = ClusterSweep { others: vec![Pattern::Read], ..alike(&made_by_nodes) };
+        let kept = ClusterSweep { others: small, policies, schedules, ..alike(&[]) };
+        let mixed = alike(&[WriteSchedule::Encoder, WriteSchedule::Mix]);
         let sweeps = vec![
-            ClusterSweep { block_bytes: blocks(), ..two_and_one(&made_by_nodes) },
-            ClusterSweep { block_bytes: blocks(), ..five(&made_by_nodes) },
-            ClusterSweep { nodes: vec![4, 5, 6, 9, 12, 16, 24, 34], ..five(&made_by_nodes) },
-            ClusterSweep {
-                block_bytes: block(),
-                others,
-                gluster: shapes(),
-                ..five(&made_by_nodes)
-            },
-            ClusterSweep {
-                block_bytes: block(),
-                others: reads,
-                storage: disk(),
-                ..five(&made_by_nodes)
-            },
-            ClusterSweep {
-                block_bytes: block(),
-                others: small,
-                policies,
-                storage: disk(),
-                schedules: vec![WriteSchedule::Encoder],
-                ..five(&[])
-            },
-            ClusterSweep { block_bytes: block(), clients: vec![1, 2, 3, 4], ..five(&mixed) },
+            ClusterSweep { block_bytes: block_bytes.clone(), ..two_and_one(&made_by_nodes) },
+            ClusterSweep { block_bytes, ..five(&made_by_nodes) },
+            ClusterSweep { nodes, ..five(&made_by_nodes) },
+            ClusterSweep { others, gluster: shapes(), ..alike(&made_by_nodes) },
+            on_disk(read),
+            on_disk(kept),
+            ClusterSweep { clients: vec![1, 2, 3, 4], ..mixed },
         ];
         Self { sweeps, seconds: 2.0, runs: 3 }
     }
@@ -249,7 +221,7 @@ impl ClusterOptions {
             for setting in sweep.settings() {
                 for (patterns, mut cases) in sweep.groups(&setting) {
                     cases.retain(|case| {
-                        let new = |&pattern: &Pattern| known.insert((case.name(), pattern));
+                        let new = |&pattern: &Pattern| known.insert((case.to_string(), pattern));
                         patterns.iter().map(new).fold(false, |any, new| any | new)
                     });
                     if !cases.is_empty() {
@@ -262,7 +234,7 @@ impl ClusterOptions {
     }
 
     fn group(&self, setting: &Setting, patterns: &[Pattern], cases: &[ClusterCase]) -> Group {
-        let ours = cases.iter().filter(|case| matches!(case, ClusterCase::Ours(..))).count();
+        let ours = cases.iter().filter(|case| case.schedule.is_some()).count();
         let start = START_S.0 + START_S.1 * f64::from(setting.nodes);
         let starts =
             start * f64::from(u8::from(ours > 0)) + START_GLUSTER_S * (cases.len() - ours) as f64;
@@ -272,14 +244,13 @@ impl ClusterOptions {
         let job = |pattern: &Pattern| Job { name: pattern.name().to_owned(), takes };
         Group {
             title: setting.name(),
-            cases: cases.iter().map(ClusterCase::name).collect(),
+            cases: cases.iter().map(ClusterCase::to_string).collect(),
             jobs: patterns.iter().map(job).collect(),
             rounds: self.runs,
             set_up: Duration::from_secs_f64(starts / cases.len() as f64),
         }
     }
 
-    /// All cases.
     pub(super) fn cases(&self) -> Vec<ClusterCase> {
         let of_sweep = |sweep: &ClusterSweep| {
             let groups = sweep.settings().into_iter().flat_map(|setting| sweep.groups(&setting));
@@ -354,12 +325,12 @@ mod tests {
 
     #[test]
     fn a_case_says_how_it_is_measured() {
-        let case = ClusterOptions::quick().cases().swap_remove(1);
-        let ClusterCase::Ours(mut setting, schedule) = case else { panic!("not ours") };
-        setting.link_bit_s = Some(LINK_BIT_S);
+        let mut case = ClusterOptions::quick().cases().swap_remove(1);
+        case.setting.link_bit_s = Some(LINK_BIT_S);
+        let schedule = case.schedule.expect("one of ours");
         let kind = MeasurementKind { pattern: Pattern::Read, schedule };
         let expected = "braid bench cluster --level 4 --nodes 3 --block 16K --clients 1 \
             --storage memory --fabric tcp --link 500M --schedules chain --seconds 0.5 --reads";
-        assert_eq!(ClusterCase::Ours(setting, schedule).command(kind, 0.5), expected);
+        assert_eq!(case.command(kind, 0.5), expected);
     }
 }

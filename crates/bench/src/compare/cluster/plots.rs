@@ -4,27 +4,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::ClusterEntry;
-use super::published::PublishedFigures;
+use super::entry::{ClusterEntry, PublishedFigures};
 use super::setting::{link, number};
 use super::words::{Pattern, Storage, WriteSchedule};
-use crate::compare::words::size;
+use crate::compare::words::{names, size};
 use crate::model::{Axis, Plot, Point, Rule, Series, Style};
 use crate::rig::file_name;
 
-/// Quantity that is varied in a plot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Varied {
-    Block,
-    Nodes,
-    Clients,
-    Storage,
+names! {
+    /// Quantity that is varied in a plot.
+    enum Varied {
+        Block = "block",
+        Nodes = "number of nodes",
+        Clients = "number of clients",
+        Storage = "storage",
+    }
 }
 
-/// All of them.
 pub(super) fn plots(entries: &[ClusterEntry]) -> Vec<Plot> {
     let mut found = Vec::new();
-    for varied in [Varied::Block, Varied::Nodes, Varied::Clients, Varied::Storage] {
+    for varied in Varied::ALL {
         let mut groups: BTreeMap<String, Vec<&ClusterEntry>> = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.schedule != "gluster") {
             groups.entry(varied.title(entry, false)).or_default().push(entry);
@@ -83,13 +82,7 @@ impl Varied {
         words.extend(fixed.map(|(_, word)| word));
         words.extend((entry.fabric != "tcp").then(|| entry.fabric.clone()));
         words.push(link(entry.link_bit_s));
-        let what = match self {
-            Self::Block => "block",
-            Self::Nodes => "number of nodes",
-            Self::Clients => "number of clients",
-            Self::Storage => "storage",
-        };
-        format!("{} against the {what}: {}", entry.pattern, words.join(", "))
+        format!("{} against the {self}: {}", entry.pattern, words.join(", "))
     }
 }
 

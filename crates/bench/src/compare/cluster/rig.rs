@@ -4,14 +4,12 @@ use super::setting::{LineRate, Raw};
 use super::words::{Pattern, WriteSchedule};
 use crate::failure::Failure;
 
-/// Kind of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MeasurementKind {
     pub(super) pattern: Pattern,
     pub(super) schedule: WriteSchedule,
 }
 
-/// Nodes with their clients.
 pub(super) trait Rig {
     /// Measures the line, with the nodes idle.
     fn line(&mut self) -> Result<LineRate, Failure>;
@@ -20,16 +18,15 @@ pub(super) trait Rig {
 }
 
 /// A rig whose line is measured at the beginning of every round.
-#[derive(Debug)]
-pub(super) struct Turns<R> {
-    rig: R,
+pub(super) struct Turns {
+    rig: Box<dyn Rig>,
     line: Option<LineRate>,
     /// Kinds that this round has measured.
     done: Vec<MeasurementKind>,
 }
 
-impl<R: Rig> Turns<R> {
-    pub(super) const fn of(rig: R) -> Self {
+impl Turns {
+    pub(super) fn of(rig: Box<dyn Rig>) -> Self {
         Self { rig, line: None, done: Vec::new() }
     }
 
@@ -52,7 +49,6 @@ mod tests {
     use super::super::setting::tests::{raw, setting};
     use super::*;
 
-    /// Counts its lines.
     struct Made(f64);
 
     impl Rig for Made {
@@ -68,7 +64,7 @@ mod tests {
 
     #[test]
     fn every_round_has_a_line_of_its_own() {
-        let mut turns = Turns::of(Made(0.0));
+        let mut turns = Turns::of(Box::new(Made(0.0)));
         let mut line = |pattern, schedule| {
             turns.measure(MeasurementKind { pattern, schedule }).expect("measured").line.bytes_s
         };

@@ -1,9 +1,7 @@
 //! Sentences that follow from the figures.
 
-use super::entry::ClusterEntry;
-use super::published::PublishedFigures;
-use super::setting::{link, number};
-use super::tables::percent;
+use super::entry::{ClusterEntry, PublishedFigures};
+use super::setting::{Setting, link, number};
 use super::words::{Pattern, Storage};
 use crate::compare::words::{between, range, two};
 
@@ -12,7 +10,6 @@ const SEEN: f64 = 0.9;
 /// Share of what the links allow that counts as all of it.
 const ALL_OF_IT: f64 = 0.9;
 
-/// The sentences.
 pub(super) fn sentences(entries: &[ClusterEntry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
@@ -88,7 +85,6 @@ fn over_nodes(entries: &[ClusterEntry]) -> Option<String> {
     })
 }
 
-/// Reads, and those without nodes.
 fn reads(entries: &[ClusterEntry]) -> Option<String> {
     let reads = entries.iter().filter(|entry| {
         entry.pattern.reads() && entry.link_bit_s.is_some() && entry.schedule != "gluster"
@@ -110,16 +106,14 @@ fn reads(entries: &[ClusterEntry]) -> Option<String> {
         .then(|| format!("Reads carry, of what the links allow, {}.", parts.join(", ")))
 }
 
-/// Volumes in files beside volumes in memory.
 fn on_disk(entries: &[ClusterEntry]) -> Option<String> {
     let ratio = |entry: &ClusterEntry| {
         if entry.storage != Storage::Disk {
             return None;
         }
-        let mut memory = entry.setting.clone()?;
-        memory.storage = Storage::Memory;
+        let memory = Setting { storage: Storage::Memory, ..entry.setting.clone() };
         let same = |other: &&ClusterEntry| {
-            other.setting.as_ref() == Some(&memory)
+            other.setting == memory
                 && (other.pattern, &other.schedule) == (entry.pattern, &entry.schedule)
         };
         Some(entry.data_bytes_s.median / entries.iter().find(same)?.data_bytes_s.median)
@@ -204,6 +198,11 @@ fn unlimited(entries: &[ClusterEntry]) -> Option<String> {
     })
 }
 
+/// `+48 %` for 1.48 times as much.
+pub(super) fn percent(times: f64) -> String {
+    format!("{:+.0} %", (times - 1.0) * 100.0)
+}
+
 /// `0.95 to 0.98 of the line`, or one number if they say the same.
 fn shares(ends: (f64, f64)) -> String {
     format!("{} of the line", between(ends, two))
@@ -217,7 +216,6 @@ fn times(ends: (f64, f64)) -> String {
 mod tests {
     use super::super::entry::tests::around;
     use super::super::gluster;
-    use super::super::setting::Setting;
     use super::super::setting::tests::setting;
     use super::*;
 

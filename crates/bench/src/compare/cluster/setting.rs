@@ -83,7 +83,6 @@ pub(super) struct LineRate {
     pub(super) idle_nodes_cpu: Option<f64>,
 }
 
-/// Counters at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Counters {
     /// Traffic by link; `None` where links are not counted.
@@ -93,10 +92,8 @@ pub(super) struct Counters {
     pub(super) nodes_cpu_s: Option<f64>,
 }
 
-/// Numbers of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// Data of all clients.
     pub(super) data_bytes_s: f64,
     /// Bytes on all clients' links, in the direction in which the data go, for each byte of data.
     pub(super) client_bytes: Option<f64>,
@@ -109,7 +106,6 @@ pub(super) struct Sample {
 
 impl Setting {
     /// The code of the array; `None` if there is none of this name over so many nodes.
-    #[must_use]
     pub fn family(&self) -> Option<Family> {
         let level: Level = self.level.parse().ok()?;
         let family = match self.layout.as_deref() {
@@ -121,7 +117,6 @@ impl Setting {
     }
 
     /// The name of its layout, for people.
-    #[must_use]
     pub fn layout_name(&self) -> Option<String> {
         match self.layout.as_deref() {
             Some(DISPERSE) => Some(DISPERSE.to_owned()),
@@ -130,7 +125,6 @@ impl Setting {
     }
 
     /// Data of a stripe.
-    #[must_use]
     pub fn stripe_bytes(&self) -> u64 {
         let code = self.family().and_then(|family| family.code(self.nodes, 0).ok());
         code.map_or(1, |code| code.data().len() as u64) * self.block_bytes
@@ -138,7 +132,6 @@ impl Setting {
 
     /// Returns what the links allow, in lines; `None` where they are no limit, and where there is
     /// no such schedule.
-    #[must_use]
     pub fn bound(&self, schedule: WriteSchedule, pattern: Pattern) -> Option<f64> {
         // Loopback has no links.
         self.link_bit_s?;
@@ -156,7 +149,6 @@ impl Setting {
     }
 
     /// Returns whether it can be written in this way.
-    #[must_use]
     pub fn has(&self, schedule: WriteSchedule) -> bool {
         self.family().is_some_and(|family| bounds::has(family, self.nodes, schedule))
     }
@@ -171,7 +163,6 @@ impl Setting {
     }
 
     /// Returns whether all can be read without so many nodes.
-    #[must_use]
     pub fn survives(&self, lost: u16) -> bool {
         self.family().is_some_and(|family| bounds::survives(family, self.nodes, lost))
     }
@@ -182,7 +173,6 @@ impl Setting {
     }
 
     /// `raid6 xor2d`.
-    #[must_use]
     pub fn array(&self) -> String {
         let level = self.level.parse::<Level>();
         let level = level.map_or_else(|_| self.level.clone(), |level| level.name().to_owned());
@@ -190,7 +180,6 @@ impl Setting {
     }
 
     /// `raid6 xor2d, 5 nodes, 64K, 500 Mbit/s`: what tells it from all others.
-    #[must_use]
     pub fn name(&self) -> String {
         let mut words = vec![self.array(), number(self.nodes, "node")];
         if self.layout.as_deref() != Some(DISPERSE) {

@@ -1,173 +1,116 @@
 //! The words in which a measurement is asked for: as they are typed, and as they are kept.
 
-use std::fmt;
+use crate::compare::words::names;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident:
-     $($(#[$each:meta])* $variant:ident = $word:literal,)+) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[derive(Serialize, Deserialize, ValueEnum)]
-        pub enum $name {
-            $($(#[$each])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
-        }
-
-        impl $name {
-            /// All there are.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Name as it is typed.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
-words! {
+names! {
     /// Requests of clients.
-    Pattern:
-    /// Full stripes, one after the other.
-    Write = "write",
-    /// Long reads, one after the other.
-    Read = "read",
-    /// The same without one node.
-    ReadOneLost = "read-1-lost",
-    /// The same without two nodes.
-    ReadTwoLost = "read-2-lost",
-    /// Full stripes without one node.
-    WriteOneLost = "write-1-lost",
-    /// The same without two nodes.
-    WriteTwoLost = "write-2-lost",
-    /// 1M after 1M, each answered before the next.
-    WriteAlone = "write-1m-alone",
-    /// 4K at random places.
-    Write4k = "write-4k",
-    /// The same, one at a time, each durable before the next.
-    Write4kDurable = "write-4k-durable",
-    /// Nothing: the nodes rebuild one of them.
-    Rebuild = "rebuild",
-}
+    pub enum Pattern {
+        /// Full stripes, one after the other.
+        Write = "write",
+        /// Long reads, one after the other.
+        Read = "read",
+        /// The same without one node.
+        ReadOneLost = "read-1-lost",
+        /// The same without two nodes.
+        ReadTwoLost = "read-2-lost",
+        /// Full stripes without one node.
+        WriteOneLost = "write-1-lost",
+        /// The same without two nodes.
+        WriteTwoLost = "write-2-lost",
+        /// 1M after 1M, each answered before the next.
+        WriteAlone = "write-1m-alone",
+        /// 4K at random places.
+        Write4k = "write-4k",
+        /// The same, one at a time, each durable before the next.
+        Write4kDurable = "write-4k-durable",
+        /// Nothing: the nodes rebuild one of them.
+        Rebuild = "rebuild",
+    }
 
-words! {
     /// Places of nodes' volumes.
-    Storage:
-    /// In memory.
-    Memory = "memory",
-    /// In files.
-    Disk = "disk",
-}
+    pub enum Storage {
+        /// In memory.
+        Memory = "memory",
+        /// In files.
+        Disk = "disk",
+    }
 
-words! {
     /// Policy after an unclean stop.
-    Policy:
-    /// All parities are made anew.
-    Resync = "resync",
-    /// A resync of the stripes marked in a bitmap.
-    Bitmap = "bitmap",
-    /// Parts of stripes are recorded first.
-    Ppl = "ppl",
-    /// All is recorded first.
-    Journal = "journal",
-}
+    pub enum Policy {
+        /// All parities are made anew.
+        Resync = "resync",
+        /// A resync of the stripes marked in a bitmap.
+        Bitmap = "bitmap",
+        /// Parts of stripes are recorded first.
+        Ppl = "ppl",
+        /// All is recorded first.
+        Journal = "journal",
+    }
 
-words! {
     /// Maker of the parities.
-    WriteSchedule:
-    /// The client, which sends them as it sends data.
-    Client = "client",
-    /// The nodes, each parity along a chain through them.
-    Chain = "chain",
-    /// The nodes, with as many shared transfers as are known.
-    Static = "static",
-    /// One node, another one for every slice-set.
-    Encoder = "encoder",
-    /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment.
-    Mix = "mix",
+    pub enum WriteSchedule {
+        /// The client, which sends them as it sends data.
+        Client = "client",
+        /// The nodes, each parity along a chain through them.
+        Chain = "chain",
+        /// The nodes, with as many shared transfers as are known.
+        Static = "static",
+        /// One node, another one for every slice-set.
+        Encoder = "encoder",
+        /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment.
+        Mix = "mix",
+    }
 }
 
-/// The facts of a pattern.
 pub(super) struct ClusterFacts {
-    /// Title for people.
     pub(super) title: &'static str,
     /// The option that asks for it; writes are always measured.
     pub(super) option: &'static str,
     /// Nodes that the client does without.
     lost: u16,
-    /// Data go to the client.
-    reads: bool,
 }
 
-const fn reads(title: &'static str, option: &'static str, lost: u16) -> ClusterFacts {
-    ClusterFacts { title, option, lost, reads: true }
+const fn facts(title: &'static str, option: &'static str, lost: u16) -> ClusterFacts {
+    ClusterFacts { title, option, lost }
 }
 
-const fn writes(title: &'static str, option: &'static str, lost: u16) -> ClusterFacts {
-    ClusterFacts { title, option, lost, reads: false }
-}
+/// Facts in the order of the patterns.
+const FACTS: [ClusterFacts; Pattern::ALL.len()] = [
+    facts("Writes of whole stripes", "", 0),
+    facts("Reads", " --reads", 0),
+    facts("Reads without one node", " --degraded-reads", 1),
+    facts("Reads without two nodes", " --degraded-reads", 2),
+    facts("Writes of whole stripes without one node", " --degraded-writes", 1),
+    facts("Writes of whole stripes without two nodes", " --degraded-writes", 2),
+    facts("Writes of 1M in sequence, each answered before the next", " --lone-writes", 0),
+    facts("Writes of 4K at random places, 64 at once", " --small-writes", 0),
+    facts("Writes of 4K at random places, each durable before the next", " --durable-writes", 0),
+    facts("Rebuilding one node", " --rebuild", 0),
+];
 
 impl Pattern {
-    pub(super) const fn facts(self) -> ClusterFacts {
-        match self {
-            Self::Write => writes("Writes of whole stripes", "", 0),
-            Self::Read => reads("Reads", " --reads", 0),
-            Self::ReadOneLost => reads("Reads without one node", " --degraded-reads", 1),
-            Self::ReadTwoLost => reads("Reads without two nodes", " --degraded-reads", 2),
-            Self::WriteOneLost => {
-                writes("Writes of whole stripes without one node", " --degraded-writes", 1)
-            }
-            Self::WriteTwoLost => {
-                writes("Writes of whole stripes without two nodes", " --degraded-writes", 2)
-            }
-            Self::WriteAlone => {
-                let title = "Writes of 1M in sequence, each answered before the next";
-                writes(title, " --lone-writes", 0)
-            }
-            Self::Write4k => {
-                writes("Writes of 4K at random places, 64 at once", " --small-writes", 0)
-            }
-            Self::Write4kDurable => {
-                let title = "Writes of 4K at random places, each durable before the next";
-                writes(title, " --durable-writes", 0)
-            }
-            Self::Rebuild => writes("Rebuilding one node", " --rebuild", 0),
-        }
+    pub(super) const fn facts(self) -> &'static ClusterFacts {
+        &FACTS[self as usize]
     }
 
     /// Nodes that the client does without.
-    #[must_use]
     pub const fn lost(self) -> u16 {
         self.facts().lost
     }
 
     /// Returns whether it changes what others measure later, whose members all have the same.
-    #[must_use]
     pub const fn leaves_some_behind(self) -> bool {
         !self.reads() && self.lost() > 0
     }
 
     /// Nodes that the array has to do without.
-    #[must_use]
     pub fn survived(self) -> u16 {
         self.lost().max(u16::from(self == Self::Rebuild))
     }
 
     /// Returns whether data go to the client.
-    #[must_use]
     pub const fn reads(self) -> bool {
-        self.facts().reads
+        matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
     }
 }
 

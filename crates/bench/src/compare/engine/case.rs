@@ -1,10 +1,12 @@
 //! Cases: a level within the process, a level over an export, or something without RAID.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use braid_array::level::Level;
 
 use super::EngineOptions;
+use crate::compare::words::names;
 use crate::failure::Failure;
 use crate::rig::{ArraySpec, Program, Room, Stack};
 
@@ -30,7 +32,6 @@ pub(super) struct Baseline {
     in_memory: bool,
     /// A loop device over the file is measured.
     device: bool,
-    /// Program that serves the file.
     pub(super) program: Option<Program>,
 }
 
@@ -69,22 +70,19 @@ pub(super) struct Export {
 const VHOST_USER: Export = Export { name: "vhost-user", beside: &[DAEMON_VHOST_USER] };
 const FUSE_LOOP: Export = Export { name: "FUSE and loop", beside: &[MEMORY_LOOP] };
 const NBD: Export = Export { name: "NBD", beside: &[NBDKIT, DAEMON_NBD] };
-/// The exports over which arrays are measured.
 pub(super) const EXPORTS: [Export; 4] =
     [NBD, Export { name: "FUSE", beside: &[DAEMON_FUSE] }, FUSE_LOOP, VHOST_USER];
 
-/// Place of members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EnginePlace {
-    /// Memory.
-    Memory,
-    /// Files, or the devices that were named.
-    Files,
-    /// Block devices: loop devices over such files.
-    Blocks,
+names! {
+    /// Place of members: memory, files or the devices that were named, or loop devices over such
+    /// files.
+    pub(super) enum EnginePlace {
+        Memory = "memory",
+        Files = "files",
+        Blocks = "block devices",
+    }
 }
 
-/// Something to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EngineCase {
     /// A level, asked from within the process.
@@ -95,21 +93,10 @@ pub(super) enum EngineCase {
     Over(Level, Export),
     /// Something without RAID, asked by fio.
     Beside(Baseline),
-    /// Copies by one thread, within the process.
     Copies,
 }
 
 impl EnginePlace {
-    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Files, Self::Blocks];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Files => "files",
-            Self::Blocks => "block devices",
-        }
-    }
-
     /// Returns the case of a member itself.
     const fn baseline(self) -> EngineCase {
         match self {
@@ -142,27 +129,28 @@ impl EnginePlace {
     }
 }
 
-/// All cases of all places.
 pub(super) fn all(options: &EngineOptions) -> Vec<EngineCase> {
     EnginePlace::ALL.into_iter().flat_map(|place| place.cases(options)).collect()
 }
 
-impl EngineCase {
-    pub(super) fn name(self) -> String {
+impl fmt::Display for EngineCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
-            Self::Stripes => "raid5 of five with chunks of 256K on memory".to_owned(),
-            Self::Over(level, export) => format!("{} over {}", level.name(), export.name),
-            Self::Beside(baseline) => baseline.name.to_owned(),
-            Self::Copies => "copies by one thread".to_owned(),
+            Self::Within(level, place) => write!(f, "{} on {place}", level.name()),
+            Self::Stripes => f.write_str("raid5 of five with chunks of 256K on memory"),
+            Self::Over(level, export) => write!(f, "{} over {}", level.name(), export.name),
+            Self::Beside(baseline) => f.write_str(baseline.name),
+            Self::Copies => f.write_str("copies by one thread"),
         }
     }
+}
 
+impl EngineCase {
     /// The name of what it is compared with.
     pub(super) fn baseline(self) -> String {
         match self {
-            Self::Within(_, place) => place.baseline().name(),
-            Self::Stripes | Self::Copies => Self::Copies.name(),
+            Self::Within(_, place) => place.baseline().to_string(),
+            Self::Stripes | Self::Copies => Self::Copies.to_string(),
             Self::Over(_, export) => export.beside[0].name.to_owned(),
             Self::Beside(baseline) => baseline.to.to_owned(),
         }
@@ -178,7 +166,7 @@ impl EngineCase {
         match self {
             Self::Beside(baseline) => baseline.serve(room, area_bytes),
             Self::Over(level, export) => {
-                let stack = Stack::new(&room.in_memory()?, &self.name());
+                let stack = Stack::new(&room.in_memory()?, &self.to_string());
                 let bytes = member_bytes(level, area_bytes);
                 let spec = ArraySpec {
                     level: word(level).to_owned(),
@@ -192,7 +180,7 @@ impl EngineCase {
                 let stack = stack.array(spec)?;
                 if export == FUSE_LOOP { stack.device() } else { Ok(stack) }
             }
-            _ => Ok(Stack::new(room, &self.name())),
+            _ => Ok(Stack::new(room, &self.to_string())),
         }
     }
 }
@@ -213,7 +201,6 @@ impl Baseline {
     }
 }
 
-/// The levels that were asked for.
 pub(super) fn levels(options: &EngineOptions) -> impl Iterator<Item = Level> {
     let asked = |word: &str| options.levels.iter().any(|level| level == word);
     LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)

@@ -6,8 +6,8 @@ use super::EngineOptions;
 use super::case::{EXPORTS, EngineCase, EnginePlace, all, levels, word};
 use super::load::{EngineLoad, OUTPUT, loads};
 use crate::compare::numbers::Numbers;
-use crate::compare::rates::{CPU, Compared, Figures, RATE, cells, every_number, of_fio};
-use crate::compare::words::{number, with_range};
+use crate::compare::rates::{self, CPU, Compared, Figures, RATE, cells, every_number, of_fio};
+use crate::compare::words::number;
 use crate::model::{Axis, Chapter, Found, Plot, Point, Rule, Series, Table};
 
 /// Levels that are asked in the same way and compared with the same.
@@ -16,9 +16,16 @@ struct Way {
     cases: Vec<EngineCase>,
 }
 
+impl Way {
+    /// The name of what all of it is compared with.
+    fn baseline(&self) -> String {
+        self.cases.first().map(|case| case.baseline()).unwrap_or_default()
+    }
+}
+
 fn ways(options: &EngineOptions) -> Vec<Way> {
     let places = EnginePlace::ALL.into_iter().map(|place| Way {
-        title: format!("within the process, on {}", place.name()),
+        title: format!("within the process, on {place}"),
         cases: place.within(options).collect(),
     });
     let exports = EXPORTS.into_iter().map(|export| Way {
@@ -30,22 +37,21 @@ fn ways(options: &EngineOptions) -> Vec<Way> {
 
 /// Reads what runs left: the histogram's figures, or fio's.
 fn read(found: &Found) -> Numbers {
-    let within = Numbers::read(found, [OUTPUT], |run, [text]| {
+    of_fio(found).read(found, [OUTPUT], |run, [text]| {
         serde_json::from_str(text).map_or_else(|_| Vec::new(), |it: Figures| it.readings(run))
-    });
-    within.and(of_fio(found))
+    })
 }
 
 pub(super) fn chapter(options: &EngineOptions, found: &Found) -> Chapter {
     let numbers = read(found);
     let mut cases = all(options);
-    cases.retain(|case| numbers.has(&case.name()));
+    cases.retain(|case| numbers.has(case));
     let rows = |case: &EngineCase| {
         let case = *case;
         loads().map(move |load| Compared {
-            case: case.name(),
+            case: case.to_string(),
             to: case.baseline(),
-            load: load.name(),
+            load: load.to_string(),
         })
     };
     let ways = ways(options);
@@ -72,11 +78,9 @@ pub(super) fn chapter(options: &EngineOptions, found: &Found) -> Chapter {
 
 /// Levels beside each other under a load.
 fn plot(options: &EngineOptions, numbers: &Numbers, load: EngineLoad) -> Option<Plot> {
-    let name = load.name();
-    let rate = |case: &str| numbers.spread(case, &name, RATE);
     let bars = |title: String, case: &dyn Fn(Level) -> EngineCase| {
         let point = |(place, level): (usize, Level)| {
-            Some(Point::of(place as f64, rate(&case(level).name())?))
+            Some(Point::of(place as f64, numbers.spread((case(level), load, RATE))?))
         };
         Series::measured(title, levels(options).enumerate().filter_map(point))
     };
@@ -89,16 +93,14 @@ fn plot(options: &EngineOptions, numbers: &Numbers, load: EngineLoad) -> Option<
     let rule = |case: EngineCase| match case {
         // What is no server is so much faster that a plot cannot show both.
         EngineCase::Beside(baseline) if baseline.program.is_some() => {
-            Some(Rule::new(baseline.name, rate(baseline.name)?.median))
+            Some(Rule::new(baseline.name, numbers.median((case, load, RATE))?))
         }
         _ => None,
     };
-    let id = format!("engine-{}", name.to_lowercase().replace(' ', "-"));
-    let title = format!("{name}, members of memory");
-    let axes = [
-        Axis::names("", levels(options).map(|level| level.name())),
-        Axis::linear("requests a second"),
-    ];
+    let id = format!("engine-{}", load.to_string().to_lowercase().replace(' ', "-"));
+    let title = format!("{load}, members of memory");
+    let names = levels(options).map(|level| level.name());
+    let axes = [Axis::names("", names), Axis::linear("requests a second")];
     let rules = EnginePlace::Memory.cases(options).into_iter().filter_map(rule);
     Plot::new(id, title, axes, series).with_rules(rules).if_measured()
 }
@@ -129,40 +131,28 @@ fn about(options: &EngineOptions) -> Vec<String> {
 
 /// Compares levels with what has no RAID.
 fn ratios(numbers: &Numbers, way: &Way) -> Table {
-    let baseline = way.cases.first().map(|case| case.baseline()).unwrap_or_default();
-    let row = |load: EngineLoad| {
-        let ratio = |case: &EngineCase| {
-            with_range(numbers.ratio(&case.name(), &baseline, &load.name(), RATE).as_ref())
-        };
-        std::iter::once(load.name()).chain(way.cases.iter().map(ratio)).collect()
-    };
-    let name = |case: &EngineCase| match case {
+    let baseline = way.baseline();
+    let head = |case: &EngineCase| match case {
         EngineCase::Within(level, _) | EngineCase::Over(level, _) => {
             format!("RAID {}", word(*level))
         }
         EngineCase::Stripes => "RAID 5, 1M a stripe".to_owned(),
-        EngineCase::Beside(_) | EngineCase::Copies => case.name(),
+        EngineCase::Beside(_) | EngineCase::Copies => case.to_string(),
     };
-    Table::new(
-        format!("Rate {}, by that of {baseline}", way.title),
-        std::iter::once("load".to_owned()).chain(way.cases.iter().map(name)),
-        loads().map(row),
-        "Medians of the ratios of all rounds, in brackets the least and the most.",
-    )
+    let cases = way.cases.iter().map(|case| (head(case), case.to_string()));
+    let title = format!("Rate {}, by that of {baseline}", way.title);
+    let note = "Medians of the ratios of all rounds, in brackets the least and the most.";
+    rates::ratios(numbers, (title, RATE, &baseline), loads(), cases, note)
 }
 
 /// Says where a way is fastest and slowest beside what has no RAID, and what small requests cost.
 fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
-    let Some(baseline) = way.cases.first().map(|case| case.baseline()) else {
-        return Vec::new();
-    };
+    let baseline = way.baseline();
     let mut all = Vec::new();
     for case in &way.cases {
         for load in loads() {
-            if let Some(ratio) = numbers.ratio(&case.name(), &baseline, &load.name(), RATE) {
-                let what = format!("{}, {}", case.name(), load.name());
-                all.push((ratio.spread.median, what));
-            }
+            let ratio = numbers.ratio((case, load, RATE), &baseline);
+            all.extend(ratio.map(|ratio| (ratio.spread.median, format!("{case}, {load}"))));
         }
     }
     all.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -178,9 +168,9 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     let cost = |case: &EngineCase| {
         let [read, written] = [false, true].map(|writes| {
             let load = loads().find(|load| load.writes == writes)?;
-            numbers.median(&case.name(), &load.name(), CPU)
+            numbers.median((case, load, CPU))
         });
-        Some(format!("{} and {} by {}", number(read?), number(written?), case.name()))
+        Some(format!("{} and {} by {case}", number(read?), number(written?)))
     };
     let costs: Vec<String> = way.cases.iter().filter_map(cost).collect();
     if !costs.is_empty() {

@@ -81,7 +81,6 @@ impl Inside {
         Ok((inside, stack))
     }
 
-    /// Runs the load.
     pub(super) fn drive(&self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
         let array = self.array.as_ref().expect("it runs until it is dropped");
         drive(array, self.area_bytes, load, length)

@@ -1,7 +1,8 @@
 //! Requests of the engine's own thread, so many at a time, and how long each took.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_array::{Op, RequestError};
 use braid_host::export::load;
@@ -9,12 +10,13 @@ use braid_host::serve::Private;
 use braid_host::submission::{Message, SubmissionQueue};
 use hdrhistogram::Histogram;
 
-use crate::compare::prepared::Requests;
 use crate::compare::rates::Figures;
+use crate::compare::requests::Requests;
 use crate::compare::{named, scramble};
 use crate::failure::Failure;
 use crate::model::Note;
 use crate::rig::process::cpu_seconds;
+use crate::rig::{Stack, VirtualDisk};
 
 const KIB: u32 = 1024;
 pub(super) const MIB: u32 = 1024 * KIB;
@@ -25,12 +27,10 @@ const LOADS: [(u32, usize); 6] =
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
-/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
 
-/// All loads.
 pub(super) fn loads() -> impl Iterator<Item = EngineLoad> {
     [false, true].into_iter().flat_map(|writes| {
         LOADS.into_iter().map(move |(bytes, depth)| EngineLoad { writes, bytes, depth })
@@ -43,7 +43,7 @@ pub(super) fn keep(
     note: &mut Note,
     drive: impl FnOnce(EngineLoad) -> Result<Figures, String>,
 ) -> Result<(), Failure> {
-    let load = named(loads(), |load| load.name(), job)?;
+    let load = named(loads(), job)?;
     let measured = drive(load)
         .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
     note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
@@ -60,12 +60,14 @@ pub(super) struct EngineLoad {
     pub(super) depth: usize,
 }
 
-impl EngineLoad {
-    pub(super) fn name(self) -> String {
+impl fmt::Display for EngineLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.writes { "write" } else { "read" };
-        format!("{what} {}K x{}", self.bytes >> 10, self.depth)
+        write!(f, "{what} {}K x{}", self.bytes >> 10, self.depth)
     }
+}
 
+impl EngineLoad {
     /// The same for fio.
     pub(super) fn requests(self) -> Requests {
         Requests {
@@ -116,7 +118,6 @@ pub(super) fn measure(
     })
 }
 
-/// Creates a histogram.
 pub(super) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
 }
@@ -178,4 +179,79 @@ pub(super) fn fill(submissions: &SubmissionQueue, area_bytes: u64) -> Result<(),
 fn engine_cpu_s() -> f64 {
     let of = |who| cpu_seconds(who).unwrap_or_default();
     of("self") - of("thread-self")
+}
+
+/// A disk over vhost-user, as the driver of a virtual machine uses it.
+pub(super) struct Driver {
+    disk: VirtualDisk,
+    server: u32,
+    area_bytes: u64,
+}
+
+impl Driver {
+    /// The disk that is served there, all of whose area was written once.
+    pub(super) fn on(stack: &Stack, area_bytes: u64) -> Result<Self, Failure> {
+        let socket = stack.top.path();
+        let refused = |why| Failure::refused(socket.display(), why, "see what its process says");
+        let disk = VirtualDisk::connect(&socket).map_err(refused)?;
+        let mut guest = Self { disk, server: stack.server.unwrap_or_default(), area_bytes };
+        guest.fill().map_err(refused)?;
+        Ok(guest)
+    }
+
+    pub(super) fn drive(&mut self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
+        let server = self.server;
+        measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))
+    }
+
+    /// Writes the area once, so that no hole is read.
+    fn fill(&mut self) -> Result<(), String> {
+        let mut slots = Vec::new();
+        for number in 0..self.area_bytes / u64::from(MIB) {
+            self.disk.begin(0, true, number * u64::from(MIB), MIB)?;
+            self.disk.tell()?;
+            self.disk.answers(&mut slots)?;
+        }
+        Ok(())
+    }
+
+    /// Makes requests; returns how long each took, and all of them.
+    fn ask_for(
+        &mut self,
+        load: EngineLoad,
+        length: Duration,
+    ) -> Result<(Histogram<u64>, f64), String> {
+        let Self { disk, area_bytes, .. } = self;
+        let mut latencies = latencies();
+        let begun = Instant::now();
+        let mut made = vec![begun; load.depth];
+        let mut number = 0;
+        let mut begin = |disk: &mut VirtualDisk, slot| {
+            number += 1;
+            disk.begin(slot, load.writes, load.offset(number, *area_bytes), load.bytes)
+        };
+        let mut under_way = 0;
+        for slot in (0..).take(load.depth) {
+            begin(disk, slot)?;
+            under_way += 1;
+        }
+        let mut answered = Vec::new();
+        while under_way > 0 {
+            disk.tell()?;
+            disk.answers(&mut answered)?;
+            let now = Instant::now();
+            for slot in answered.drain(..) {
+                let made = &mut made[usize::from(slot)];
+                let nanos = u64::try_from((now - *made).as_nanos()).unwrap_or(u64::MAX);
+                latencies.saturating_record(nanos);
+                if now - begun < length {
+                    *made = now;
+                    begin(disk, slot)?;
+                } else {
+                    under_way -= 1;
+                }
+            }
+        }
+        Ok((latencies, begun.elapsed().as_secs_f64()))
+    }
 }

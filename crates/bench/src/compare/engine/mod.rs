@@ -4,7 +4,6 @@
 
 mod case;
 mod chapter;
-mod driver;
 mod inside;
 mod load;
 #[cfg(test)]
@@ -15,13 +14,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::case::{EXPORTS, EngineCase, EnginePlace, all, levels, member_bytes, members};
-use self::driver::Driver;
 use self::inside::{ArrayShape, Inside, copy};
+use self::load::Driver;
 use self::load::{EngineLoad, keep, loads};
-use super::prepared::{Prepared, fill, forgive, job_file};
-use super::{Plan, named};
+use super::requests::{fill, job_file};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Note, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
 
@@ -59,9 +58,9 @@ impl EngineOptions {
         // A load within the process warms up, and needs no program.
         let takes = run + run.mul_f64(share / 10.0) + FIO.mul_f64(1.0 - share);
         Group {
-            title: format!("engine, {}", place.name()),
-            cases: cases.into_iter().map(EngineCase::name).collect(),
-            jobs: loads().map(|load| Job::new(load.name(), takes)).collect(),
+            title: format!("engine, {place}"),
+            cases: cases.iter().map(EngineCase::to_string).collect(),
+            jobs: loads().map(|load| Job::new(load.to_string(), takes)).collect(),
             rounds: self.runs,
             set_up: Duration::from_millis(700),
         }
@@ -73,35 +72,34 @@ impl EngineOptions {
         case: EngineCase,
         (shape, place): (ArrayShape, EnginePlace),
         room: &Room,
-    ) -> Result<Box<dyn Standing>, Failure> {
-        let stack = Stack::new(room, &case.name());
+    ) -> Result<Standing, Failure> {
+        let stack = Stack::new(room, &case.to_string());
         let (inside, stack) = Inside::start(self, stack, shape, place, room)?;
         let length = Duration::from_millis(self.run_ms);
-        Ok(Prepared::on(stack, move |_, job, note| {
+        Ok(Standing::on(stack, move |_, job, note| {
             keep(job, note, |load| inside.drive(load, length))
         }))
     }
 
     /// Sets up what is asked by a program, or as a virtual machine asks.
-    fn served(&self, case: EngineCase, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn served(&self, case: EngineCase, room: &Room) -> Result<Standing, Failure> {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;
-        if matches!(stack.top, Target::VhostUser(_)) {
+        let mut stands = if let Target::VhostUser(_) = stack.top {
             let mut guest = Driver::on(&stack, area_bytes)?;
             let length = Duration::from_millis(run_ms);
-            let mut stands = Prepared::on(stack, move |_, job, note| {
+            Standing::on(stack, move |_, job, note| {
                 keep(job, note, |load| guest.drive(load, length))
-            });
-            stands.forgiven = matches!(case, EngineCase::Beside(_));
-            return Ok(stands);
-        }
-        fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
-        let tool = Tool::find("fio", "fio")?;
-        let mut stands = Prepared::on(stack, move |stack, job, note| {
-            let load: EngineLoad = named(loads(), |load| load.name(), job)?;
-            let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
-            fio::run(&tool, &text, note)
-        });
+            })
+        } else {
+            fill(room, &stack, area_bytes)?;
+            let tool = Tool::find("fio", "fio")?;
+            Standing::on(stack, move |stack, job, note| {
+                let load: EngineLoad = named(loads(), job)?;
+                let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
+                fio::run(&tool, &text, note)
+            })
+        };
         stands.forgiven = matches!(case, EngineCase::Beside(_));
         Ok(stands)
     }
@@ -124,6 +122,10 @@ impl Plan for EngineOptions {
     fn runs(&mut self) -> &mut u16 {
         &mut self.runs
     }
+}
+
+impl Comparison for EngineOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         EnginePlace::ALL.map(|place| self.group(place)).to_vec()
@@ -140,13 +142,13 @@ impl Plan for EngineOptions {
         self.members_bytes(arrays) + stripes + WITHOUT_RAID * self.area_bytes
     }
 
-    fn smaller(&self) -> Option<Self> {
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
         let area_bytes = self.area_bytes / 2;
-        (area_bytes >= LEAST_BYTES).then(|| Self { area_bytes, ..self.clone() })
+        (area_bytes >= LEAST_BYTES).then(|| Box::new(Self { area_bytes, ..self.clone() }) as _)
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        match named(all(self), |case| case.name(), case)? {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
+        match named(all(self), case)? {
             case @ EngineCase::Within(level, place) => {
                 self.within(case, (ArrayShape::usual(level), place), room)
             }
@@ -154,12 +156,12 @@ impl Plan for EngineOptions {
                 self.within(case, (ArrayShape::STRIPES, EnginePlace::Memory), room)
             }
             case @ EngineCase::Over(..) => self.served(case, room),
-            case @ EngineCase::Beside(_) => self.served(case, room).map_err(forgive),
+            case @ EngineCase::Beside(_) => self.served(case, room).map_err(Failure::forgiven),
             case @ EngineCase::Copies => {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
                 let length = Duration::from_millis(self.run_ms);
-                Ok(Prepared::on(Stack::new(room, &case.name()), move |_, job, note| {
+                Ok(Standing::on(Stack::new(room, &case.to_string()), move |_, job, note| {
                     keep(job, note, |load| Ok(copy(&mut area, load, length)))
                 }))
             }

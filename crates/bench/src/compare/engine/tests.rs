@@ -6,7 +6,7 @@ use braid_array::level::Level;
 use super::*;
 use crate::compare::rates::COLUMNS;
 use crate::folder::{self, Folder};
-use crate::model::Cell;
+use crate::model::{Cell, Note};
 
 fn options() -> EngineOptions {
     EngineOptions { run_ms: 5, area_bytes: 16 << 20, ..EngineOptions::usual(false) }
@@ -32,12 +32,12 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
     }
     cases.push(EngineCase::Stripes);
     for case in &cases {
-        let case = case.name();
+        let case = case.to_string();
         let mut stands = engine.set_up(&case, &room).expect(&case);
         for load in loads() {
             let mut note = Note::default();
-            stands.run(&load.name(), &mut note).expect(&case);
-            let job = &load.name();
+            stands.run(&load.to_string(), &mut note).expect(&case);
+            let job = &load.to_string();
             let place = folder::Place { comparison: "engine", case: &case, job, round: 0 };
             folder.keep(place, &note, 1.0, None).expect("kept");
         }
@@ -47,7 +47,7 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
         let table = chapter.tables.iter().find(|table| table.title == title);
         &table.unwrap_or_else(|| panic!("no table {title}")).rows
     };
-    let copies = EngineCase::Copies.name();
+    let copies = EngineCase::Copies.to_string();
     let ratios = table(&format!("Rate within the process, on memory, by that of {copies}"));
     assert!(ratios.iter().flatten().all(|word| word != "-"), "{ratios:?}");
     // Copies have no latencies.
@@ -92,7 +92,10 @@ fn what_a_case_is_compared_with_is_in_its_group() {
         let cases = place.cases(&engine);
         for case in &cases {
             let baseline = case.baseline();
-            assert!(cases.iter().any(|other| other.name() == baseline), "{case:?} and {baseline}");
+            assert!(
+                cases.iter().any(|other| other.to_string() == baseline),
+                "{case:?} and {baseline}"
+            );
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Cases: something that stores, below a file system, with or without the page cache.
 
+use std::fmt;
+
 use super::LevelOptions;
 use super::level::Level;
 use crate::compare::rivals::Rival;
+use crate::compare::words::names;
 use crate::failure::Failure;
-use crate::rig::{ArraySpec, FileSystemKind, LoopDevice, Md, Program, Room, Stack, file_name};
+use crate::rig::{
+    ArraySpec, FileSystemKind, LoopDevice, Program, Room, Stack, file_name, md_exists,
+};
 use crate::tool::Tool;
 
 /// Bytes that a file system and the superblocks of members need on top.
@@ -30,13 +35,13 @@ pub(super) enum Built {
     Nbdkit,
 }
 
-/// Page cache below what is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cache {
-    /// All I/O goes to the members.
-    Cold,
-    /// The members are in the page cache of the host.
-    Warm,
+names! {
+    /// Page cache below what is built: all I/O goes to the members, or these are in the page cache
+    /// of the host.
+    pub(super) enum Cache {
+        Cold = "cold",
+        Warm = "warm",
+    }
 }
 
 /// One column of the comparison.
@@ -46,19 +51,20 @@ pub(super) struct LevelCase {
     pub(super) cache: Cache,
 }
 
-impl Built {
-    /// Title for people.
-    pub(super) fn name(self) -> String {
+impl fmt::Display for Built {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bare => "bare host".to_owned(),
-            Self::Plain => "no RAID".to_owned(),
-            Self::Braid(level) => level.facts().name.to_owned(),
-            Self::Md(level) => format!("md {}", level.facts().name),
-            Self::Btrfs(level) => format!("btrfs {}", level.facts().name),
-            Self::Nbdkit => "nbdkit".to_owned(),
+            Self::Bare => f.write_str("bare host"),
+            Self::Plain => f.write_str("no RAID"),
+            Self::Braid(level) => f.write_str(level.facts().name),
+            Self::Md(level) => write!(f, "md {}", level.facts().name),
+            Self::Btrfs(level) => write!(f, "btrfs {}", level.facts().name),
+            Self::Nbdkit => f.write_str("nbdkit"),
         }
     }
+}
 
+impl Built {
     /// A rival's, at this level.
     pub(super) const fn of(rival: Rival, level: Level) -> Option<Self> {
         match rival {
@@ -79,15 +85,6 @@ impl Built {
 }
 
 impl Cache {
-    pub(super) const ALL: [Self; 2] = [Self::Cold, Self::Warm];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Cold => "cold",
-            Self::Warm => "warm",
-        }
-    }
-
     const fn losetup(self) -> &'static [&'static str] {
         match self {
             Self::Cold => LoopDevice::DIRECT,
@@ -96,12 +93,13 @@ impl Cache {
     }
 }
 
-impl LevelCase {
-    /// Unique within the comparison.
-    pub(super) fn name(self) -> String {
-        format!("{}, {}", self.built.name(), self.cache.name())
+impl fmt::Display for LevelCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.built, self.cache)
     }
+}
 
+impl LevelCase {
     /// Case that it is compared with.
     pub(super) const fn plain(self) -> Self {
         Self { built: Built::Plain, ..self }
@@ -113,7 +111,7 @@ impl LevelCase {
 
     /// Sets it up, to the directory in which files are written.
     pub(super) fn stack(self, options: &LevelOptions, room: &Room) -> Result<Stack, Failure> {
-        let stack = Stack::new(room, &self.name());
+        let stack = Stack::new(room, &self.to_string());
         let words = self.cache.losetup();
         let bytes = options.data_bytes();
         match self.built {
@@ -141,7 +139,7 @@ impl LevelCase {
                 stack.array(spec)?.device()?.file_system(FileSystemKind::Ext4, "")
             }
             Built::Md(level) => {
-                Md::exists()?;
+                md_exists()?;
                 let facts = level.facts();
                 let stack = options.files(stack, level, 0)?.loops(words)?;
                 stack.md(facts.level, facts.layout)?.file_system(FileSystemKind::Ext4, "")

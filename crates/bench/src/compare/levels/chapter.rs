@@ -2,12 +2,12 @@
 
 use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
-use super::numbers::{CPU, IOPS, Levels, METRICS, P99, RATE};
+use super::numbers::{Against, CPU, IOPS, Levels, METRICS, P99, RATE};
 use super::{LevelOptions, published, sentences};
 use crate::compare::rivals::Rival;
 use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
-    Axis, Cell, Chapter, Found, Plot, Point, Published, Rule, Series, Spread, Style, Table,
+    Axis, Cell, Chapter, Found, Plot, Point, Published, Rule, Series, Style, Table,
 };
 use crate::rig::file_name;
 
@@ -17,7 +17,7 @@ pub(super) fn chapter(options: &LevelOptions, found: &Found) -> Chapter {
     let numbers = Levels::of(options, found);
     let cases = options.all_cases();
     let measured: Vec<LevelCase> =
-        cases.iter().copied().filter(|case| numbers.has(*case)).collect();
+        cases.iter().copied().filter(|case| numbers.numbers.has(case)).collect();
     let mut tables: Vec<Table> =
         Cache::ALL.iter().filter_map(|one| ratios(&numbers, *one)).collect();
     tables.extend(measured.iter().map(|case| table(&numbers, *case)));
@@ -84,27 +84,31 @@ fn about(options: &LevelOptions) -> Vec<String> {
     about
 }
 
-fn spread(spread: Option<&crate::model::Measured>) -> Option<Spread> {
-    spread.map(|measured| measured.spread)
+/// Rate by that without RAID, in words.
+fn kept(numbers: &Levels<'_>, case: LevelCase, job: &str) -> String {
+    median(numbers.to_plain(case, job).map(|ratio| ratio.spread))
 }
 
 /// All levels side by side.
 fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
     let case = |level: &Level| LevelCase { built: Built::Braid(*level), cache };
     let levels = numbers.options.levels.iter().map(case);
-    let cases: Vec<LevelCase> = levels.filter(|case| numbers.has(*case)).collect();
-    let heads = cases.iter().flat_map(|case| [case.built.name(), "published".to_owned()]);
-    let row = |job: &str| {
-        let pair = |&case: &LevelCase| {
-            let kept = median(spread(numbers.to_plain(case, job).as_ref()));
-            [kept, plain(numbers.published_ratio(case, job))]
-        };
-        std::iter::once(job.to_owned()).chain(cases.iter().flat_map(pair)).collect()
+    let cases: Vec<LevelCase> = levels.filter(|case| numbers.numbers.has(case)).collect();
+    let pair = |case: &LevelCase| {
+        [(case.built.to_string(), (*case, false)), ("published".to_owned(), (*case, true))]
     };
-    let table = Table::new(
-        format!("Rate by that without RAID, {} cache", cache.name()),
-        std::iter::once("JOB".to_owned()).chain(heads),
-        numbers.jobs().into_iter().map(row),
+    let table = Table::grid(
+        format!("Rate by that without RAID, {cache} cache"),
+        "JOB",
+        cases.iter().flat_map(pair),
+        numbers.jobs().into_iter().map(|job| (job, job)),
+        |job, &(case, is_published)| {
+            if is_published {
+                plain(numbers.published_ratio(case, job))
+            } else {
+                kept(numbers, case, job)
+            }
+        },
         "Published is by the published rate without RAID, with a warm cache.",
     );
     (!cases.is_empty()).then(|| without_empty_columns(table))
@@ -112,14 +116,13 @@ fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
 
 /// One case as it was published.
 fn table(numbers: &Levels<'_>, case: LevelCase) -> Table {
-    let name = case.name();
-    let of = |job: &str, metric| median(numbers.numbers.spread(&name, job, metric));
+    let of = |job: &str, metric| median(numbers.numbers.spread((case, job, metric)));
     let published = |job: &str| numbers.published(case, job);
     let cores = numbers.cores(case).map_or_else(String::new, |cores| {
         format!(" The process that serves it took {cores:.2} cores meanwhile, on average.")
     });
     without_empty_columns(Table::of_columns(
-        format!("{name} cache"),
+        format!("{case} cache"),
         numbers.jobs(),
         &[
             ("JOB", &|job| (*job).to_owned()),
@@ -127,7 +130,7 @@ fn table(numbers: &Levels<'_>, case: LevelCase) -> Table {
             ("published", &|job| plain(published(job).map(|(rate, _)| rate))),
             ("IOPS", &|job| of(job, IOPS)),
             ("published", &|job| plain(published(job).map(|(_, iops)| iops))),
-            ("of no RAID", &|job| median(spread(numbers.to_plain(case, job).as_ref()))),
+            ("of no RAID", &|job| kept(numbers, case, job)),
             ("published", &|job| plain(numbers.published_ratio(case, job))),
             ("bound", &|job| plain(numbers.bound(case, job))),
             ("p99 ms", &|job| of(job, P99)),
@@ -138,20 +141,22 @@ fn table(numbers: &Levels<'_>, case: LevelCase) -> Table {
 }
 
 fn against(numbers: &Levels<'_>, cache: Cache) -> Vec<Table> {
-    let row = |ours: LevelCase, theirs: LevelCase, job: &str| {
-        let ratio = numbers.ratio(ours, theirs, job)?.spread;
-        let of = |case: LevelCase| median(numbers.numbers.spread(&case.name(), job, RATE));
-        let name = format!("{}, {job}", ours.built.name());
-        let ends = [number(ratio.min), number(ratio.max)];
-        Some([&[name, of(ours), of(theirs), median(Some(ratio))][..], &ends].concat())
-    };
+    let of = |case: LevelCase, job: &str| median(numbers.numbers.spread((case, job, RATE)));
     let table = |&rival: &Rival| {
-        let rows = numbers.pairs(rival, cache).into_iter().flat_map(|(ours, theirs)| {
-            numbers.jobs().into_iter().filter_map(move |job| row(ours, theirs, job))
-        });
-        let head = ["LEVEL AND JOB", "MB/s", rival.name(), "ratio", "least", "most"];
-        let title = format!("Braid by {rival}, {} cache", cache.name());
-        Table::new(title, head, rows, format!("{MB_S} {}", how(rival))).unless_empty()
+        Table::of_columns(
+            format!("Braid by {rival}, {cache} cache"),
+            numbers.against(rival, cache),
+            &[
+                ("LEVEL AND JOB", &|one| format!("{}, {}", one.ours.built, one.job)),
+                ("MB/s", &|one| of(one.ours, &one.job)),
+                (rival.name(), &|one| of(one.theirs, &one.job)),
+                ("ratio", &|one| median(Some(one.ratio.spread))),
+                ("least", &|one| number(one.ratio.spread.min)),
+                ("most", &|one| number(one.ratio.spread.max)),
+            ],
+            format!("{MB_S} {}", how(rival)),
+        )
+        .unless_empty()
     };
     numbers.options.against.iter().filter_map(table).collect()
 }
@@ -203,7 +208,7 @@ fn plot(numbers: &Levels<'_>, level: Level) -> Option<Plot> {
 
 fn cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Cell> {
     let cell = |job: &str, metric: &str| {
-        let cell = numbers.numbers.cell(&case.name(), job, metric)?;
+        let cell = numbers.numbers.cell((case, job, metric))?;
         let published = numbers.published(case, job);
         if metric == IOPS {
             return Some(Cell { published: published.map(|(_, iops)| iops), ..cell });
@@ -211,7 +216,7 @@ fn cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Cell> {
         if metric != RATE {
             return Some(cell);
         }
-        let of_plain = |ratio| Some(ratio * numbers.median(case.plain(), job, RATE)?);
+        let of_plain = |ratio| Some(ratio * numbers.numbers.median((case.plain(), job, RATE))?);
         let is_plain = case == case.plain();
         Some(Cell {
             published: published.map(|(rate, _)| rate),
@@ -227,23 +232,19 @@ fn cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Cell> {
 }
 
 fn rival_cells(numbers: &Levels<'_>, cache: Cache) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for &rival in &numbers.options.against {
-        for (ours, theirs) in numbers.pairs(rival, cache) {
-            for job in numbers.jobs() {
-                let metric = format!("bandwidth by {rival}'s");
-                let ratio = numbers.ratio(ours, theirs, job);
-                cells.extend(ratio.map(|ratio| Cell::new(&ours.name(), job, &metric, "1", ratio)));
-            }
-        }
-    }
-    cells
+    let of = |&rival: &Rival| {
+        let metric = format!("bandwidth by {rival}'s");
+        let cell =
+            |one: Against| Cell::new(&one.ours.to_string(), &one.job, &metric, "1", one.ratio);
+        numbers.against(rival, cache).into_iter().map(cell).collect::<Vec<Cell>>()
+    };
+    numbers.options.against.iter().flat_map(of).collect()
 }
 
 fn published_cells(numbers: &Levels<'_>, case: LevelCase) -> Vec<Published> {
     let of_job = |(job, ..): (&str, &str, u16, u16, &str, bool)| {
         let (rate, iops) = numbers.published(case, job)?;
-        let one = |(metric, value)| Published::new(&case.name(), job, metric, value);
+        let one = |(metric, value)| Published::new(&case.to_string(), job, metric, value);
         Some([(RATE, rate), (IOPS, iops)].map(one))
     };
     published::JOBS.into_iter().filter_map(of_job).flatten().collect()

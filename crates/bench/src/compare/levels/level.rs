@@ -15,7 +15,6 @@ pub struct Level(usize);
 pub(super) struct Facts {
     /// Name as it is typed.
     word: &'static str,
-    /// Title for people.
     pub(super) name: &'static str,
     /// Words for `--level`, and for `--layout` where it is not the usual one.
     pub(super) level: &'static str,

@@ -1,6 +1,5 @@
 //! `levels`: one job file of fio's over RAID levels on ext4, with and without a page cache below.
 
-mod bound;
 mod case;
 mod chapter;
 mod job_file;
@@ -18,11 +17,10 @@ use serde::{Deserialize, Serialize};
 use self::case::{Cache, LevelCase};
 pub use self::job_file::JobFile;
 pub use self::level::Level;
-use super::prepared::{Prepared, forgive};
 use super::rivals::Rival;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, drop_caches};
 use crate::tool::{Tool, fio};
 
@@ -114,11 +112,15 @@ impl Plan for LevelOptions {
     fn beside(&mut self, rivals: &[Rival]) {
         self.against = rivals.iter().copied().filter(|rival| *rival != Rival::Gluster).collect();
     }
+}
+
+impl Comparison for LevelOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         let group = |cache: Cache| Group {
-            title: format!("levels, {} cache", cache.name()),
-            cases: self.cases(cache).into_iter().map(LevelCase::name).collect(),
+            title: format!("levels, {cache} cache"),
+            cases: self.cases(cache).iter().map(LevelCase::to_string).collect(),
             jobs: vec![Job::new(self.job_name(), self.job_takes())],
             rounds: self.runs,
             set_up: Duration::from_millis(700),
@@ -133,17 +135,17 @@ impl Plan for LevelOptions {
         cases.into_iter().max().unwrap_or(0) * of_a_case
     }
 
-    fn smaller(&self) -> Option<Self> {
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
         let size_bytes = self.size_bytes / 2;
         let published = self.job.is_none() && size_bytes >= LEAST_BYTES;
-        published.then(|| Self { size_bytes, ..self.clone() })
+        published.then(|| Box::new(Self { size_bytes, ..self.clone() }) as _)
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = named(self.all_cases(), |case| case.name(), case)?;
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
+        let case = named(self.all_cases(), case)?;
         let tool = Tool::find("fio", "fio")?;
         let stack = case.stack(self, room);
-        let stack = if case.is_of_others() { stack.map_err(forgive)? } else { stack? };
+        let stack = if case.is_of_others() { stack.map_err(Failure::forgiven)? } else { stack? };
         let directory = stack.top.word();
         let published;
         let text = match &self.job {
@@ -154,7 +156,7 @@ impl Plan for LevelOptions {
             }
         };
         let text = job_file::in_directory(text, &directory);
-        let mut stands = Prepared::on(stack, move |_, _, note| {
+        let mut stands = Standing::on(stack, move |_, _, note| {
             // What others have left to be written would be written meanwhile.
             match case.cache {
                 Cache::Cold => drop_caches()?,

@@ -115,19 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn ratios_to_no_raid_are_those_that_are_to_be_beaten() {
-        let ratio = |level, job| {
-            let ratio = ratio(Built::Braid(level), job).expect("published");
-            format!("{ratio:.2}")
-        };
-        assert_eq!(ratio(Level::RAID_5, "RND4KQ32T16-Write"), "0.37");
-        assert_eq!(ratio(Level::RAID_6, "RND4KQ32T16-Write"), "0.29");
-        assert_eq!(ratio(Level::RAID_5, "RND4KQ1T1-Write"), "0.48");
-        assert_eq!(ratio(Level::RAID_6, "RND4KQ1T1-Write"), "0.46");
-        assert_eq!(ratio(Level::RAID_6, "SEQ128KQ32T1-Write"), "0.33");
-    }
-
-    #[test]
     fn the_job_file_is_the_published_one() {
         let text = job_file(SIZE_BYTES, LOOPS, RUNTIME_MS);
         assert!(text.starts_with(

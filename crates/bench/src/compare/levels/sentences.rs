@@ -2,9 +2,10 @@
 
 use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
-use super::numbers::{Levels, RATE};
+use super::numbers::{Against, Levels, RATE};
 use super::published;
 use crate::compare::words::number;
+use crate::model::Spread;
 
 /// Ratios closer than this are the same.
 const SAME: f64 = 0.05;
@@ -89,7 +90,7 @@ fn worst(numbers: &Levels<'_>, job: &str, what: &str, levels: &[Level]) -> Optio
 fn cached(numbers: &Levels<'_>) -> Option<String> {
     let job = published::JOBS[0].0;
     let case = |cache| LevelCase { built: Built::Plain, cache };
-    let of = |cache| numbers.median(case(cache), job, RATE);
+    let of = |cache| numbers.numbers.median((case(cache), job, RATE));
     let factor = of(Cache::Warm)? / of(Cache::Cold)?;
     let published = published::figures(Built::Plain, job)?.0;
     let published = published / published::figures(Built::Bare, job)?.0;
@@ -212,29 +213,21 @@ fn below_bound(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
 fn rivals(numbers: &Levels<'_>, cache: Cache) -> Vec<String> {
     let mut says = Vec::new();
     for &rival in &numbers.options.against {
-        let mut all = Vec::new();
-        for (ours, theirs) in numbers.pairs(rival, cache) {
-            for job in numbers.jobs() {
-                let ratio = numbers.ratio(ours, theirs, job).map(|ratio| ratio.spread);
-                all.extend(ratio.map(|ratio| (format!("{} on {job}", ours.built.name()), ratio)));
-            }
-        }
-        all.sort_by(|one, other| one.1.median.total_cmp(&other.1.median));
-        let (Some((behind, least)), Some((ahead, most))) = (all.first(), all.last()) else {
-            continue;
+        let mut all = numbers.against(rival, cache);
+        all.sort_by(|one, other| one.ratio.spread.median.total_cmp(&other.ratio.spread.median));
+        let (Some(behind), Some(ahead)) = (all.first(), all.last()) else { continue };
+        let faster = all.iter().filter(|one| one.ratio.spread.median > 1.0).count();
+        let end = |one: &Against| {
+            let Spread { median, min, max } = one.ratio.spread;
+            let Against { ours, job, .. } = one;
+            format!("{} ({min:.2} to {max:.2}) with {} on {job}", number(median), ours.built)
         };
-        let faster = all.iter().filter(|(_, ratio)| ratio.median > 1.0).count();
         says.push(format!(
-            "Against {rival} ({} cache) Braid is faster in {faster} of {} figures: from {} ({:.2} \
-             to {:.2}) with {behind} to {} ({:.2} to {:.2}) with {ahead}.",
-            cache.name(),
+            "Against {rival} ({cache} cache) Braid is faster in {faster} of {} figures: from {} \
+             to {}.",
             all.len(),
-            number(least.median),
-            least.min,
-            least.max,
-            number(most.median),
-            most.min,
-            most.max
+            end(behind),
+            end(ahead)
         ));
     }
     says

@@ -15,7 +15,7 @@ const RANDOM: &str = "RND4KQ32T16-Write";
 fn said(options: &LevelOptions, cache: Cache, factor: impl Fn(Built, &str) -> f64) -> String {
     let mut rates = Vec::new();
     for built in [Built::Bare, Built::Plain].into_iter().chain(Level::ALL.map(Built::Braid)) {
-        let name = LevelCase { built, cache }.name();
+        let name = LevelCase { built, cache }.to_string();
         for (job, ..) in published::JOBS {
             let rate = published::figures(built, job).map(|figures| figures.0 * factor(built, job));
             rates.extend(rate.map(|rate| (name.clone(), job, rate)));
@@ -26,7 +26,7 @@ fn said(options: &LevelOptions, cache: Cache, factor: impl Fn(Built, &str) -> f6
 
 fn said_of(options: &LevelOptions, rates: &[(String, &str, f64)]) -> String {
     let all = rates.iter().map(|(case, job, rate)| (case.as_str(), *job, RATE, *rate));
-    let numbers = Numbers::made(all);
+    let numbers = Numbers::default().with(all);
     sentences::sentences(&Levels { options, numbers, jobs: BTreeMap::new() }).join("\n")
 }
 
@@ -54,7 +54,7 @@ fn sentences_follow_the_numbers() {
 fn members_in_memory_are_told_from_a_cache() {
     let options = LevelOptions::usual(true);
     let said = |warm: f64| {
-        let case = |cache| LevelCase { built: Built::Plain, cache }.name();
+        let case = |cache| LevelCase { built: Built::Plain, cache }.to_string();
         let job = published::JOBS[0].0;
         said_of(&options, &[(case(Cache::Cold), job, 100.0), (case(Cache::Warm), job, warm)])
     };

@@ -3,7 +3,7 @@
 use super::class::METRICS;
 use super::numbers::{COLD_READS, CaseNumber, KINDS, Members, cpu};
 use super::{BONNIE, MembersCase, MembersOptions, sentences};
-use crate::compare::words::{NOTHING, marked};
+use crate::compare::words::{median_as, word};
 use crate::model::{
     Axis, Cell, Chapter, Found, Plot, Point, Published, Series, Spread, Style, Table,
 };
@@ -18,14 +18,13 @@ pub(super) fn chapter(options: &MembersOptions, found: &Found) -> Chapter {
     let mut cells: Vec<Cell> = Vec::new();
     let mut published: Vec<Published> = Vec::new();
     for case in MembersCase::all() {
-        let name = case.name();
-        let cell = |metric: &str| numbers.numbers.cell(&name, BONNIE, metric);
+        let cell = |metric: String| numbers.numbers.cell((case, BONNIE, metric));
         cells.extend(KINDS.into_iter().filter_map(|kind| numbers.cell(case, kind)));
-        cells.extend(bonnie::MORE.into_iter().filter_map(|column| cell(column.name)));
-        cells.extend(METRICS.into_iter().filter_map(|column| cell(&cpu(column))));
+        cells.extend(bonnie::MORE.into_iter().filter_map(|column| cell(column.name.to_owned())));
+        cells.extend(METRICS.into_iter().filter_map(|column| cell(cpu(column))));
         published.extend(METRICS.into_iter().filter_map(|column| {
             let value = case.class.published(case.members, column)?;
-            Some(Published::new(&name, BONNIE, column.name, value))
+            Some(Published::new(&case.to_string(), BONNIE, column.name, value))
         }));
     }
     let mut tables = vec![as_published(&numbers), ratios(&numbers), bounds(&numbers)];
@@ -88,102 +87,96 @@ fn about(options: &MembersOptions) -> Vec<String> {
     about
 }
 
+/// A column: its head, and the word of each case.
+type Words<'a> = (String, Box<dyn Fn(MembersCase) -> String + 'a>);
+
 /// A table whose rows are cases.
-fn table(
-    title: &str,
-    heads: impl IntoIterator<Item = String>,
-    cases: Vec<MembersCase>,
-    words: impl Fn(MembersCase) -> Vec<String>,
-    note: &str,
-) -> Table {
-    let head = std::iter::once("machine and volumes".to_owned()).chain(heads);
-    let row = |case: MembersCase| {
+fn table(title: &str, cases: Vec<MembersCase>, columns: Vec<Words<'_>>, note: &str) -> Table {
+    let called = |case: MembersCase| {
         let volumes = if case.members == 1 { "volume" } else { "volumes" };
-        let called = format!("{}, {} {volumes}", case.class.name, case.members);
-        [vec![called], words(case)].concat()
+        (format!("{}, {} {volumes}", case.class.name, case.members), case)
     };
-    Table::new(title, head, cases.into_iter().map(row), note)
+    let rows = cases.into_iter().map(called);
+    Table::grid(title, "machine and volumes", columns, rows, |case, word| word(*case), note)
+}
+
+fn column<'a>(head: impl Into<String>, word: impl Fn(MembersCase) -> String + 'a) -> Words<'a> {
+    (head.into(), Box::new(word))
 }
 
 /// Table in the shape of the document.
 fn as_published(numbers: &Members<'_>) -> Table {
-    let heads = METRICS.into_iter().flat_map(|column| {
-        let unit = if column.unit == "1/s" { "/s" } else { column.unit };
-        [format!("{}, {unit}", column.name), "published".to_owned()]
-    });
-    let words = |case: MembersCase| {
-        let mut row = Vec::new();
-        for kind in &KINDS[..4] {
-            row.push(whole(numbers.spread(case, *kind)));
-            row.push(plain(kind.published(case), 0));
-        }
-        row.push(plain((case.members == 1).then_some(case.class.dollars), 3));
-        row
+    let pair = |(kind, metric): (CaseNumber, BonnieColumn)| {
+        let unit = if metric.unit == "1/s" { "/s" } else { metric.unit };
+        let head = format!("{}, {unit}", metric.name);
+        let found = column(head, move |case| whole(numbers.spread(case, kind)));
+        [found, column("published", move |case| plain(kind.published(case), 0))]
     };
-    let heads = heads.chain(["$/h, published".to_owned()]);
+    let mut columns: Vec<Words<'_>> = KINDS.into_iter().zip(METRICS).flat_map(pair).collect();
+    columns.push(column("$/h, published", |case| {
+        plain((case.members == 1).then_some(case.class.dollars), 3)
+    }));
     let note = "kB are 1024 bytes. read: from memory, as published.";
-    table("Found and published", heads, numbers.cases(), words, note)
+    table("Found and published", numbers.cases(), columns, note)
 }
 
 fn ratios(numbers: &Members<'_>) -> Table {
-    let heads = METRICS.into_iter().flat_map(|column| [column.name, "published"]);
-    let several = numbers.cases().into_iter().filter(|case| case.members > 1).collect();
-    let words = |case: MembersCase| {
-        let pair = |kind: &CaseNumber| {
-            [plain(numbers.ratio(case, *kind), 2), plain(kind.published_ratio(case), 2)]
-        };
-        KINDS[..4].iter().flat_map(pair).collect()
+    let pair = |(kind, metric): (CaseNumber, BonnieColumn)| {
+        let found = column(metric.name, move |case| plain(numbers.ratio(case, kind), 2));
+        [found, column("published", move |case| plain(kind.published_ratio(case), 2))]
     };
+    let several = numbers.cases().into_iter().filter(|case| case.members > 1).collect();
+    let columns = KINDS.into_iter().zip(METRICS).flat_map(pair).collect();
     let note = "How many times as much as one volume of the same machine.";
-    table("By one volume", heads.map(str::to_owned), several, words, note)
+    table("By one volume", several, columns, note)
 }
 
 fn bounds(numbers: &Members<'_>) -> Table {
-    let of_bytes = [KINDS[0], KINDS[1], COLD_READS];
+    let share = |head: String, kind| column(head, move |case| plain(numbers.share(case, kind), 2));
     let seeks = KINDS[3];
-    let last = ["read from the members, kB/s", "bound, seeks/s", "seeks, share"];
-    let heads = std::iter::once("bound, kB/s".to_owned())
-        .chain(of_bytes.map(|kind| format!("{}, share", kind.name)))
-        .chain(last.map(str::to_owned));
-    let words = |case: MembersCase| {
-        let mut row = vec![plain(Some(case.class.bound_kb_s(case.members)), 0)];
-        row.extend(of_bytes.map(|kind| plain(numbers.share(case, kind), 2)));
-        row.push(whole(numbers.spread(case, COLD_READS)));
-        row.push(plain(seeks.bound(case), 0));
-        row.push(plain(numbers.share(case, seeks), 2));
-        row
-    };
+    let bound = |case: MembersCase| plain(Some(case.class.bound_kb_s(case.members)), 0);
+    let mut columns = vec![column("bound, kB/s", bound)];
+    let of_bytes = [KINDS[0], KINDS[1], COLD_READS];
+    columns.extend(of_bytes.map(|kind| share(format!("{}, share", kind.name), kind)));
+    columns.push(column("read from the members, kB/s", |case| {
+        whole(numbers.spread(case, COLD_READS))
+    }));
+    columns.push(column("bound, seeks/s", |case| plain(seeks.bound(case), 0)));
+    columns.push(share("seeks, share".to_owned(), seeks));
     let note = "The bound is computed beforehand: the lesser of members x limit of a member and \
                the limit of the host. Of seeks it is an estimate: how many of their writes lie \
                side by side is chance.";
-    table("Share of what the limits let through", heads, numbers.cases(), words, note)
+    table("Share of what the limits let through", numbers.cases(), columns, note)
+}
+
+/// A column of what bonnie++ said.
+fn said<'a>(numbers: &'a Members<'_>, head: String, metric: String) -> Words<'a> {
+    column(head, move |case| whole(numbers.numbers.spread((case, BONNIE, &metric))))
 }
 
 fn cpu_table(numbers: &Members<'_>) -> Table {
-    let heads = METRICS.map(|column| format!("{}, %", column.name));
-    let words = |case: MembersCase| {
-        let cpu = |column| whole(numbers.numbers.spread(&case.name(), BONNIE, &cpu(column)));
-        let served = plain(numbers.server_cores(case).map(|cores| cores * 100.0), 1);
-        METRICS.map(cpu).into_iter().chain([served]).collect()
-    };
+    let of_metric =
+        |metric: BonnieColumn| said(numbers, format!("{}, %", metric.name), cpu(metric));
+    let served = |case| plain(numbers.server_cores(case).map(|cores| cores * 100.0), 1);
+    let columns = METRICS.into_iter().map(of_metric).chain([column("Braid, %", served)]);
     let note = "In percent of one core: of bonnie++, as it says, and of the process of the array \
                while a file is read from the members (none where there is no array).";
-    let heads = heads.into_iter().chain(["Braid, %".to_owned()]);
-    table("CPU time", heads, numbers.cases(), words, note)
+    table("CPU time", numbers.cases(), columns.collect(), note)
 }
 
 /// Table of what else bonnie++ found.
 fn more_table(numbers: &Members<'_>) -> Option<Table> {
-    let value = |case: MembersCase, column: BonnieColumn| {
-        numbers.numbers.spread(&case.name(), BONNIE, column.name)
+    let cases = numbers.cases();
+    let is_there = |metric: &BonnieColumn| {
+        cases.iter().any(|case| numbers.numbers.spread((case, BONNIE, metric.name)).is_some())
     };
-    let mut columns = bonnie::MORE.to_vec();
-    columns.retain(|&column| numbers.cases().iter().any(|&case| value(case, column).is_some()));
-    let heads = columns.iter().map(|column| format!("{}, {}", column.name, column.unit));
-    let words = |case| columns.iter().map(|&column| whole(value(case, column))).collect();
+    let of_metric = |metric: BonnieColumn| {
+        said(numbers, format!("{}, {}", metric.name, metric.unit), metric.name.to_owned())
+    };
+    let columns: Vec<Words<'_>> =
+        bonnie::MORE.into_iter().filter(is_there).map(of_metric).collect();
     let note = "- was over too soon to be measured.";
-    let table = table("What else bonnie++ says", heads, numbers.cases(), words, note);
-    (!columns.is_empty()).then_some(table)
+    (!columns.is_empty()).then(|| table("What else bonnie++ says", cases.clone(), columns, note))
 }
 
 fn plot(numbers: &Members<'_>, kind: CaseNumber) -> Option<Plot> {
@@ -214,10 +207,9 @@ fn plot(numbers: &Members<'_>, kind: CaseNumber) -> Option<Plot> {
 }
 
 fn whole(spread: Option<Spread>) -> String {
-    let word = |spread: Spread| marked(format!("{:.0}", spread.median), spread.is_noisy());
-    spread.map_or_else(|| NOTHING.to_owned(), word)
+    median_as(spread, |number| format!("{number:.0}"))
 }
 
 fn plain(number: Option<f64>, places: usize) -> String {
-    number.map_or_else(|| NOTHING.to_owned(), |number| format!("{number:.places$}"))
+    word(number, |number| format!("{number:.places$}"))
 }

@@ -1,7 +1,6 @@
 //! `members`: bonnie++ on XFS over a disk, two and four of them as RAID 0, on machines that let so
 //! much through each disk and so much through all of them.
 
-mod bonnie;
 mod chapter;
 mod class;
 mod numbers;
@@ -9,20 +8,21 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use self::bonnie::Bonnie;
 use self::class::{CLASSES, Class, KB, MEMBERS};
-use super::prepared::Prepared;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Note, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
+use crate::rig::process::Process;
 use crate::rig::{ArraySpec, FileSystemKind, Room, Stack, file_name};
-use crate::tool::{Tool, fio};
+use crate::tool::{Tool, bonnie, fio};
 
 /// bonnie++ as a whole, or what is left of it.
 const BONNIE: &str = "bonnie++";
@@ -79,9 +79,11 @@ impl MembersCase {
     const fn one(self) -> Self {
         Self { members: 1, ..self }
     }
+}
 
-    fn name(self) -> String {
-        format!("{} x{}", self.class.name, self.members)
+impl fmt::Display for MembersCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x{}", self.class.name, self.members)
     }
 }
 
@@ -101,6 +103,10 @@ impl Plan for MembersOptions {
     fn runs(&mut self) -> &mut u16 {
         &mut self.runs
     }
+}
+
+impl Comparison for MembersOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
         let Self { write_ms, read_ms, whole, runs } = *self;
@@ -117,7 +123,7 @@ impl Plan for MembersOptions {
         let jobs = [bonnie.as_slice(), &reads].concat();
         let group = |class: &'static Class| Group {
             title: format!("members, {}", class.name),
-            cases: MembersCase::of(class).map(MembersCase::name).to_vec(),
+            cases: MembersCase::of(class).map(|case| case.to_string()).into(),
             jobs: jobs.clone(),
             rounds: runs,
             set_up: Duration::from_millis(700),
@@ -125,11 +131,11 @@ impl Plan for MembersOptions {
         CLASSES.iter().map(group).collect()
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
         // What is missing is said before anything is set up.
         Tool::find("bonnie++", "bonnie++")?;
         let blockdev = Tool::find("blockdev", "util-linux")?;
-        let MembersCase { class, members } = named(MembersCase::all(), |case| case.name(), case)?;
+        let MembersCase { class, members } = named(MembersCase::all(), case)?;
         let file_mib = class.file_mib(self.write_ms);
         let bound_bytes_s = (class.bound_kb_s(members) * KB) as u64;
         let reads_bytes = (bound_bytes_s * self.read_ms / 1000).next_multiple_of(MIB);
@@ -155,7 +161,7 @@ impl Plan for MembersOptions {
             reads_bytes,
             warm_ms: self.read_ms,
         };
-        Ok(Prepared::on(stack, move |stack, job, note| jobs.run(stack, job, note)))
+        Ok(Standing::on(stack, move |stack, job, note| jobs.run(stack, job, note)))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
@@ -239,5 +245,62 @@ impl Jobs {
             file.display()
         );
         fio::run(&Tool::find("fio", "fio")?, &job, note)
+    }
+}
+
+/// Words on stderr when the sequential part is over.
+const RESTS: &str = "Reading intelligently...done";
+/// Time until a part of it is over.
+const PATIENCE: Duration = Duration::from_secs(3600);
+const POLL: Duration = Duration::from_millis(5);
+
+/// A run of bonnie++ that may be left alone while it rests: between its sequential part and the
+/// seeks it sleeps for three seconds, in which another case can be measured.
+#[derive(Debug)]
+struct Bonnie {
+    process: Process,
+    log: PathBuf,
+    command: String,
+}
+
+impl Bonnie {
+    /// Starts it; what it says on stderr goes into the file.
+    fn start(words: &[String], log: PathBuf) -> Result<Self, Failure> {
+        let tool = Tool::find("bonnie++", "bonnie++")?;
+        let mut command = tool.command();
+        command.args(words);
+        let process = Process::start(command, log.clone())
+            .map_err(|error| Failure::system(tool.name(), &error, "check that it can be run"))?;
+        Ok(Self { process, log, command: tool.typed(words) })
+    }
+
+    /// Waits until it rests, or has ended: how, is known later.
+    fn wait_until_it_rests(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let log = &self.log;
+        let rests = || fs::read_to_string(log).is_ok_and(|said| said.contains(RESTS));
+        while !rests() && !self.process.has_ended() && Instant::now() < until {
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until it has ended, and notes what it said.
+    fn finish(mut self, note: &mut Note) -> Result<(), Failure> {
+        note.commands.push(self.command.clone());
+        let mut said = String::new();
+        while let Ok(line) = self.process.read_line(PATIENCE) {
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let refused = |reason: String| Failure::refused("bonnie++", reason, "see what it works on");
+        self.process.finish(PATIENCE).map_err(refused)?;
+        bonnie::keep(&said, note)
+    }
+}
+
+impl Drop for Bonnie {
+    fn drop(&mut self) {
+        // It is of no use without the process.
+        let _ = fs::remove_file(&self.log);
     }
 }

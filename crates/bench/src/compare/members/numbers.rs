@@ -1,6 +1,6 @@
 //! Numbers beside what was published and what the limits let through.
 
-use super::class::{CLASSES, Class, KB};
+use super::class::{CLASSES, Class, KB, METRICS};
 use super::{BONNIE, COLD, MembersCase, WARM};
 use crate::compare::numbers::{Numbers, reading};
 use crate::model::{Cell, Found, Spread};
@@ -62,27 +62,28 @@ pub(super) struct Members<'a> {
 
 impl<'a> Members<'a> {
     pub(super) fn of(found: &'a Found) -> Self {
-        let of_bonnie = Numbers::read(found, [bonnie::OUTPUT], |run, [text]| {
+        let numbers = Numbers::of(found).read(found, [bonnie::OUTPUT], |run, [text]| {
             let value = |column: BonnieColumn| {
                 reading(&run.job, column.name, column.unit, bonnie::value(text, column))
             };
-            let share = |kind: CaseNumber| {
-                let percent = bonnie::cpu_percent(text, kind.column);
-                reading(&run.job, cpu(kind.column), "%", percent)
+            let share = |column: BonnieColumn| {
+                reading(&run.job, cpu(column), "%", bonnie::cpu_percent(text, column))
             };
-            let all = KINDS[..4].iter().map(|kind| kind.column).chain(bonnie::MORE);
-            all.map(value).chain(KINDS[..4].iter().copied().map(share)).collect()
+            METRICS.into_iter().chain(bonnie::MORE).map(value).chain(METRICS.map(share)).collect()
         });
-        let of_fio = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
+        let numbers = numbers.read(found, [fio::OUTPUT], |run, [text]| {
             let rate = fio::parse(text).first().map(|job| job.read.bytes_s / KB);
             vec![reading(&run.job, READ.name, READ.unit, rate)]
         });
-        Self { numbers: of_bonnie.and(of_fio), found }
+        Self { numbers, found }
     }
 
     /// Cases of which something was found.
     pub(super) fn cases(&self) -> Vec<MembersCase> {
-        let found = |case: &MembersCase| self.found.runs.iter().any(|run| run.case == case.name());
+        let found = |case: &MembersCase| {
+            let name = case.to_string();
+            self.found.runs.iter().any(|run| run.case == name)
+        };
         MembersCase::all().filter(found).collect()
     }
 
@@ -92,8 +93,7 @@ impl<'a> Members<'a> {
     }
 
     pub(super) fn spread(&self, case: MembersCase, kind: CaseNumber) -> Option<Spread> {
-        let name = case.name();
-        kind.jobs.iter().find_map(|job| self.numbers.spread(&name, job, kind.column.name))
+        kind.jobs.iter().find_map(|job| self.numbers.spread((case, job, kind.column.name)))
     }
 
     /// Ratio to one member of the same class.
@@ -108,12 +108,11 @@ impl<'a> Members<'a> {
 
     /// CPU seconds a second of Braid's process while the members are read.
     pub(super) fn server_cores(&self, case: MembersCase) -> Option<f64> {
-        self.found.server_cores(&case.name(), COLD).map(|cores| cores.median)
+        self.numbers.cores(case, COLD).map(|cores| cores.median)
     }
 
     pub(super) fn cell(&self, case: MembersCase, kind: CaseNumber) -> Option<Cell> {
-        let name = case.name();
-        let cell = |job: &&str| self.numbers.cell(&name, job, kind.column.name);
+        let cell = |job: &&str| self.numbers.cell((case, job, kind.column.name));
         let cell = kind.jobs.iter().find_map(cell)?;
         let is_cold = kind == COLD_READS;
         Some(Cell {

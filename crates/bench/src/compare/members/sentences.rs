@@ -24,21 +24,20 @@ fn ratios(numbers: &Members<'_>, members: u16, what: CaseNumber) -> Vec<(Members
     cases.iter().map(case).filter_map(|case| Some((case, numbers.ratio(case, what)?))).collect()
 }
 
-/// `m1.large 1.93 times (published 1.93)`
-fn beside(case: MembersCase, ratio: f64, what: CaseNumber) -> String {
-    let name = case.class.name;
-    let published = what.published_ratio(case);
-    let published = published.map_or_else(String::new, |ratio| format!(" (published {ratio:.2})"));
-    format!("{ratio:.2} times on {name}{published}")
+/// `1.93 times on m1.large (published 1.93) and 2.00 times on m1.xlarge (published 2.35)`
+fn beside(some: &[(MembersCase, f64)], what: CaseNumber) -> String {
+    list(some.iter().map(|(case, ratio)| {
+        let published = what.published_ratio(*case);
+        let published =
+            published.map_or_else(String::new, |ratio| format!(" (published {ratio:.2})"));
+        format!("{ratio:.2} times on {}{published}", case.class.name)
+    }))
 }
 
 fn doubling(numbers: &Members<'_>) -> Option<String> {
     let what = WRITES;
     let all = ratios(numbers, 2, what);
     let (doubled, less): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ratio)| *ratio >= DOUBLES);
-    let words = |some: &[(MembersCase, f64)]| {
-        list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)))
-    };
     let held = |case: MembersCase| {
         case.class.host_binds(2) && numbers.share(case, what).is_some_and(|share| share >= REACHED)
     };
@@ -49,14 +48,17 @@ fn doubling(numbers: &Members<'_>) -> Option<String> {
     };
     match (doubled.is_empty(), less.is_empty()) {
         (true, true) => None,
-        (false, true) => Some(format!("Two members double what one writes: {}.", words(&doubled))),
-        (true, false) => {
-            Some(format!("Two members nowhere double what one writes: {}, {why}.", words(&less)))
+        (false, true) => {
+            Some(format!("Two members double what one writes: {}.", beside(&doubled, what)))
         }
+        (true, false) => Some(format!(
+            "Two members nowhere double what one writes: {}, {why}.",
+            beside(&less, what)
+        )),
         (false, false) => Some(format!(
             "Two members double what one writes: {}; but not everywhere: {}, {why}.",
-            words(&doubled),
-            words(&less)
+            beside(&doubled, what),
+            beside(&less, what)
         )),
     }
 }
@@ -67,9 +69,6 @@ fn plateau(numbers: &Members<'_>) -> Option<String> {
     let share = |case: MembersCase| numbers.share(case, what).unwrap_or_default();
     let (reached, below): (Vec<_>, Vec<_>) =
         all.iter().partition(|(case, _)| share(*case) >= REACHED);
-    let words = |some: &[(MembersCase, f64)]| {
-        list(some.iter().map(|(case, ratio)| beside(*case, *ratio, what)))
-    };
     let mut sentences = Vec::new();
     if !reached.is_empty() {
         let shares: Vec<f64> = reached.iter().map(|(case, _)| share(*case)).collect();
@@ -77,7 +76,7 @@ fn plateau(numbers: &Members<'_>) -> Option<String> {
             "Four members write as much as the host lets through ({} of it), and more members \
              would write no more: {}.",
             range(&shares),
-            words(&reached)
+            beside(&reached, what)
         ));
     }
     if !below.is_empty() {
@@ -85,7 +84,7 @@ fn plateau(numbers: &Members<'_>) -> Option<String> {
         sentences.push(format!(
             "Four members stay below what the host lets through ({} of it): {}.",
             range(&shares),
-            words(&below)
+            beside(&below, what)
         ));
     }
     (!sentences.is_empty()).then(|| sentences.join(" "))
@@ -122,7 +121,7 @@ fn seeks(numbers: &Members<'_>) -> Option<String> {
     if all.is_empty() {
         return None;
     }
-    let words = list(all.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
+    let words = beside(&all, what);
     let published_loss =
         |case: MembersCase| what.published_ratio(case).is_some_and(|published| published < LOSS);
     let (seen, not): (Vec<_>, Vec<_>) =

@@ -19,23 +19,12 @@ fn said(share: impl Fn(MembersCase) -> f64, seeks: impl Fn(MembersCase) -> f64) 
             (WARM, READ, 2e6),
             (COLD, READ, kb_s),
         ] {
-            all.push((case.name(), job, column.name, value));
+            all.push((case, job, column.name, value));
         }
-        let [job, case] = [BONNIE.to_owned(), case.name()];
-        let commands = Vec::new();
-        let files = Vec::new();
-        found.runs.push(Run {
-            case,
-            job,
-            round: 0,
-            commands,
-            files,
-            seconds: 1.0,
-            server_cpu_s: None,
-        });
+        found.runs.push(Run::made(case, BONNIE, None));
     }
-    let all = all.iter().map(|(case, job, metric, value)| (case.as_str(), *job, *metric, *value));
-    sentences::sentences(&Members { numbers: Numbers::made(all), found: &found }).join("\n")
+    sentences::sentences(&Members { numbers: Numbers::default().with(all), found: &found })
+        .join("\n")
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The chapter of the report.
 
 use super::StateOptions;
-use super::case::{Flow, StateCase, StateLevel, Task, states};
+use super::case::{Flow, LIMITS, MIRROR, StateCase, Task, all_states, mirror};
 use super::course::Phase;
-use super::numbers::{DD_CORES, SPEED, States, finish_error, kept, published_ratio, used};
+use super::numbers::{DD_CORES, SPEED, States, Traced, finish_error, kept, used};
 use super::{plots, published, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Published};
 
@@ -63,8 +63,7 @@ fn about(numbers: &States<'_>) -> Vec<String> {
 
 /// Says what the page cache was allowed, as the runs noted it.
 fn cache(numbers: &States<'_>) -> Option<String> {
-    let text = |run| numbers.found.text(run, "cache.txt");
-    let said = numbers.found.runs.iter().find_map(text)?;
+    let said = numbers.first("cache.txt")?;
     let bytes = said.split(' ').next()?.parse::<f64>().ok();
     Some(bytes.map_or_else(
         || "Without oflag=sync, as much may wait in memory as this machine's kernel lets.".into(),
@@ -79,94 +78,79 @@ fn cache(numbers: &States<'_>) -> Option<String> {
 }
 
 fn everything_published() -> Vec<Published> {
-    let speed = |case: StateCase, task: Task, value| {
-        Published::new(&case.name(), &task.name(), SPEED, value)
+    let speed = |(case, task): (StateCase, Task)| {
+        let value = published::mb_s(case, task)?;
+        Some(Published::new(&case.to_string(), &task.to_string(), SPEED, value))
     };
-    let mirror = states(StateLevel::ALL[0]);
-    let mut all = Vec::new();
-    for mb in published::SIZES_MB {
-        for case in mirror.into_iter().chain([StateCase::Alone]) {
-            for flow in Flow::ALL {
-                let value = published::mb_s(case, flow, mb);
-                all.extend(value.map(|value| speed(case, Task::sized(flow, mb), value)));
-            }
-        }
-        let cached = published::cached_mb_s(mb);
-        all.extend(cached.map(|value| speed(mirror[0], Task::Cached(mb), value)));
-    }
-    all
+    let of_size = |mb: u64| {
+        let sized = move |(case, _)| Flow::ALL.map(|flow| (case, Task::Sized(flow, mb)));
+        mirror().into_iter().flat_map(sized).chain([(mirror()[0].0, Task::Cached(mb))])
+    };
+    published::SIZES_MB.into_iter().flat_map(of_size).filter_map(speed).collect()
 }
 
 fn cells(numbers: &States<'_>) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for level in StateLevel::ALL {
-        let alone = (level.number == 1).then_some(StateCase::Alone);
-        for case in states(level).into_iter().chain(alone) {
-            cells.extend(swept(numbers, case));
-        }
-    }
-    for (level, flow) in numbers.traces() {
-        cells.extend(traced(numbers, level, flow));
-    }
-    for index in States::limits() {
-        let metrics = [used(Phase::Both), Phase::Both.name().to_owned()];
-        let job = Task::Limits(index).name();
-        let cell = |metric: &String| numbers.numbers.cell(&StateCase::Limited.name(), &job, metric);
-        cells.extend(metrics.iter().filter_map(cell));
+    // The member on its own comes after the mirror that it is of.
+    let (of_mirror, others): (Vec<StateCase>, Vec<StateCase>) =
+        all_states().partition(|case| mirror().iter().any(|(one, _)| one == case));
+    let cases = of_mirror.into_iter().chain(others);
+    let mut cells: Vec<Cell> = cases.flat_map(|case| swept(numbers, case)).collect();
+    cells.extend(numbers.traces().into_iter().flat_map(|one| traced(numbers, one)));
+    for task in (0..LIMITS.len()).map(Task::Limits) {
+        let metrics = [used(Phase::Both), Phase::Both.to_string()];
+        let cell = |metric| numbers.numbers.cell((StateCase::Limited, task, metric));
+        cells.extend(metrics.into_iter().filter_map(cell));
     }
     cells
 }
 
 /// Cells of a case of the sweep.
 fn swept(numbers: &States<'_>, case: StateCase) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    let mut push = |task: Task, fill: &dyn Fn(&mut Cell)| {
-        let cell = |metric| numbers.numbers.cell(&case.name(), &task.name(), metric);
-        let Some(mut speed) = cell(SPEED) else { return };
-        speed.ratio = numbers.ratio(case, task);
-        speed.server_cores = numbers.server_cores(case, task).map(|cores| cores.median);
-        fill(&mut speed);
-        cells.push(speed);
-        cells.extend(cell(DD_CORES));
+    let of_size =
+        |&mb: &u64| [Task::Sized(Flow::Write, mb), Task::Sized(Flow::Read, mb), Task::Cached(mb)];
+    let tasks = numbers.options.sizes_mb.iter().flat_map(of_size).chain([Task::TwoReaders]);
+    let both = |task: Task| {
+        let cell = |metric| numbers.numbers.cell((case, task, metric));
+        let bounded = match task {
+            Task::Sized(flow, _) => Some(flow),
+            Task::TwoReaders => Some(Flow::Read),
+            _ => None,
+        };
+        let speed = Cell {
+            ratio: numbers.ratio(case, task),
+            server_cores: numbers.numbers.cores(case, task).map(|cores| cores.median),
+            published: published::mb_s(case, task),
+            published_ratio: published::ratio(case, task),
+            bound: bounded.and_then(|flow| numbers.bound_mb_s(case, flow)),
+            ..cell(SPEED)?
+        };
+        Some([Some(speed), cell(DD_CORES)])
     };
-    for &mb in &numbers.options.sizes_mb {
-        for flow in Flow::ALL {
-            push(Task::sized(flow, mb), &|cell| {
-                cell.published = published::mb_s(case, flow, mb);
-                cell.published_ratio = published_ratio(case, flow, mb);
-                cell.bound = numbers.bound_mb_s(case, flow);
-            });
-        }
-        push(Task::Cached(mb), &|cell| {
-            let in_sync = case == states(StateLevel::ALL[0])[0];
-            cell.published = if in_sync { published::cached_mb_s(mb) } else { None };
-        });
-    }
-    push(Task::TwoReaders, &|cell| cell.bound = numbers.bound_mb_s(case, Flow::Read));
-    cells
+    tasks.filter_map(both).flatten().flatten().collect()
 }
 
 /// Cells of a trace.
-fn traced(numbers: &States<'_>, level: StateLevel, flow: Flow) -> Vec<Cell> {
-    let case = StateCase::Trace { level };
-    let cell = |metric: &str, bound, published: Option<f64>| {
-        let cell = numbers.numbers.cell(&case.name(), &Task::Trace(flow).name(), metric)?;
-        let published_ratio = if level.number == 1 { published } else { None };
-        let ratio = numbers.middle(level, flow, &kept(metric));
+fn traced(numbers: &States<'_>, traced: Traced) -> Vec<Cell> {
+    let (level, flow) = traced;
+    let case = StateCase::Trace(level);
+    let cell = |metric: String, bound, published: Option<f64>| {
+        let cell = numbers.numbers.cell((case, Task::Trace(flow), &metric))?;
+        let published_ratio = if level == MIRROR { published } else { None };
+        let ratio = numbers.middle(traced, kept(metric));
         Some(Cell { bound, ratio, published_ratio, ..cell })
     };
     let mut cells = Vec::new();
-    let by_use = [(Phase::InSync, None), (Phase::Degraded, None)];
-    for (phase, published) in by_use.into_iter().chain([(Phase::Both, Some(published::USE_KEPT))]) {
-        cells.push(cell(&used(phase), numbers.bound_mb_s(case, flow), published));
+    for phase in [Phase::InSync, Phase::Degraded, Phase::Both] {
+        let published = (phase == Phase::Both).then_some(published::USE_KEPT);
+        cells.push(cell(used(phase), numbers.bound_mb_s(case, flow), published));
     }
     for (phase, published) in [
         (Phase::Alone, 1.0),
         (Phase::Both, published::RECOVERY_IN_USE),
         (Phase::After, published::RECOVERY_AFTER),
     ] {
-        cells.push(cell(phase.name(), numbers.member_mb_s(), Some(published)));
-        cells.push(cell(&finish_error(phase), None, None));
+        cells.push(cell(phase.to_string(), numbers.member_mb_s(), Some(published)));
+        cells.push(cell(finish_error(phase), None, None));
     }
     cells.into_iter().flatten().collect()
 }

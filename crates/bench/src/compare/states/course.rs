@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::compare::words::names;
 use crate::tool::dd::{self, Said};
 use crate::tool::mdstat::Recovery;
 
@@ -10,34 +11,14 @@ const FIRST_S: f64 = 1.0;
 /// ... and to here before the end: less than a sample is left.
 const LAST_S: f64 = 0.3;
 
-/// Phase of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// The array is used; it is in sync.
-    InSync,
-    /// The array is used; a member is missing.
-    Degraded,
-    /// The array recovers and nobody uses it.
-    Alone,
-    /// The array recovers and is used.
-    Both,
-    /// The array recovers and is used no more.
-    After,
-}
-
-impl Phase {
-    pub(super) const ALL: [Self; 5] =
-        [Self::InSync, Self::Degraded, Self::Alone, Self::Both, Self::After];
-
-    /// Name in the trace.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::InSync => "in-sync",
-            Self::Degraded => "degraded",
-            Self::Alone => "recovery-alone",
-            Self::Both => "recovery-in-use",
-            Self::After => "recovery-after",
-        }
+names! {
+    /// Phase of a trace: the array is used or not, and in sync, without a member, or recovering.
+    pub(super) enum Phase {
+        InSync = "in-sync",
+        Degraded = "degraded",
+        Alone = "recovery-alone",
+        Both = "recovery-in-use",
+        After = "recovery-after",
     }
 }
 

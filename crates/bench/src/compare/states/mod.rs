@@ -16,14 +16,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{Flow, LIMITS, State, StateCase, StateLevel, Task, states};
+use self::case::{
+    Flow, LEVELS, LIMITS, MIRROR, State, StateCase, StateLevel, Task, all_states, states,
+};
 use self::sweep::StateSweep;
 use self::trace::Tracing;
-use super::prepared::Prepared;
-use super::{Plan, named};
+use super::{Plan, kept, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Found, Group, Job, Standing};
-use crate::rig::{Room, Stack};
+use crate::model::plan::RunJob;
+use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
+use crate::rig::Room;
 
 /// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
@@ -54,7 +56,6 @@ pub struct StateOptions {
 }
 
 impl StateOptions {
-    /// The largest size.
     fn largest_mb(&self) -> u64 {
         self.sizes_mb.iter().copied().max().unwrap_or(0)
     }
@@ -63,60 +64,53 @@ impl StateOptions {
         Duration::from_secs_f64(bytes as f64 / self.member_bytes_per_s.max(1) as f64)
     }
 
-    fn sweep(&self, level: StateLevel) -> Group {
-        let alone = (level.number == 1).then_some(StateCase::Alone);
-        let largest = self.largest_mb();
-        let set_up = self.member_takes(largest * 1_000_000);
+    /// A group of these jobs, each with its length.
+    fn group(
+        &self,
+        title: String,
+        cases: impl IntoIterator<Item = StateCase>,
+        jobs: impl IntoIterator<Item = (Task, Duration)>,
+        set_up: Duration,
+    ) -> Group {
+        let job = |(task, takes): (Task, Duration)| Job::new(task.to_string(), takes + ABOUT_IT);
         Group {
-            title: format!("RAID {} in its states", level.number),
-            cases: states(level).into_iter().chain(alone).map(|case| case.name()).collect(),
-            jobs: self.sweep_jobs(level),
+            title,
+            cases: cases.into_iter().map(|case| case.to_string()).collect(),
+            jobs: jobs.into_iter().map(job).collect(),
             rounds: self.runs,
             set_up: set_up + SET_UP,
         }
     }
 
-    fn sweep_jobs(&self, level: StateLevel) -> Vec<Job> {
-        let sizes = &self.sizes_mb;
+    fn sweep(&self, level: StateLevel) -> Group {
+        let is_mirror = level == MIRROR;
         // Nothing was written with the smallest size that was read.
-        let written: Vec<u64> = sizes.iter().copied().filter(|&mb| mb > 2).collect();
-        let mut tasks: Vec<Task> = written.iter().copied().map(Task::Write).collect();
-        if level.number == 1 {
-            tasks.extend(written.iter().copied().map(Task::Cached));
-        }
-        tasks.extend(sizes.iter().copied().map(Task::Read));
-        tasks.push(Task::TwoReaders);
-        let job = |task: Task| {
-            let mb = task.mb().unwrap_or_else(|| self.largest_mb());
-            // What a member gives: arrays are a little faster or slower.
-            Job::new(task.name(), self.member_takes(mb * 1_000_000) + ABOUT_IT)
-        };
-        tasks.into_iter().map(job).collect()
+        let written = || self.sizes_mb.iter().copied().filter(|&mb| mb > 2);
+        let cached: Vec<u64> = if is_mirror { written().collect() } else { Vec::new() };
+        // What a member gives: arrays are a little faster or slower.
+        let takes = |(task, mb)| (task, self.member_takes(mb * 1_000_000));
+        let jobs = written()
+            .map(|mb| (Task::Sized(Flow::Write, mb), mb))
+            .chain(cached.into_iter().map(|mb| (Task::Cached(mb), mb)))
+            .chain(self.sizes_mb.iter().map(|&mb| (Task::Sized(Flow::Read, mb), mb)))
+            .chain([(Task::TwoReaders, self.largest_mb())]);
+        let cases = states(level).into_iter().chain(is_mirror.then_some(StateCase::Alone));
+        let title = format!("RAID {} in its states", level.number);
+        self.group(title, cases, jobs.map(takes), self.member_takes(self.largest_mb() * 1_000_000))
     }
 
     fn traces(&self, level: StateLevel) -> Group {
         let recovery = self.member_takes(self.traced_member_bytes);
-        let phase = Duration::from_secs_f64(self.phase_s);
-        let trace = |flow| Job::new(Task::Trace(flow).name(), phase * 4 + recovery + ABOUT_IT);
-        Group {
-            title: format!("RAID {} from state to state", level.number),
-            cases: vec![StateCase::Trace { level }.name()],
-            jobs: Flow::ALL.map(trace).into(),
-            rounds: self.runs,
-            set_up: SET_UP * 2,
-        }
+        let takes = Duration::from_secs_f64(self.phase_s) * 4 + recovery;
+        let jobs = Flow::ALL.map(|flow| (Task::Trace(flow), takes));
+        let title = format!("RAID {} from state to state", level.number);
+        self.group(title, [StateCase::Trace(level)], jobs, SET_UP)
     }
 
     fn limits(&self) -> Group {
-        let takes = Duration::from_secs_f64(self.phase_s * 2.0) + ABOUT_IT;
-        let limit = |index| Job::new(Task::Limits(index).name(), takes);
-        Group {
-            title: "A recovery under limits".to_owned(),
-            cases: vec![StateCase::Limited.name()],
-            jobs: (0..LIMITS.len()).map(limit).collect(),
-            rounds: self.runs,
-            set_up: SET_UP * 2,
-        }
+        let takes = Duration::from_secs_f64(self.phase_s * 2.0);
+        let jobs = (0..LIMITS.len()).map(|index| (Task::Limits(index), takes));
+        self.group("A recovery under limits".to_owned(), [StateCase::Limited], jobs, SET_UP)
     }
 }
 
@@ -154,51 +148,53 @@ impl Plan for StateOptions {
     fn runs(&mut self) -> &mut u16 {
         &mut self.runs
     }
+}
+
+impl Comparison for StateOptions {
+    kept!();
 
     fn groups(&self) -> Vec<Group> {
-        let levels = |numbers: &[u8]| {
-            let wanted = |level: &StateLevel| numbers.contains(&level.number);
-            StateLevel::ALL.into_iter().filter(wanted).collect::<Vec<StateLevel>>()
-        };
-        let swept = levels(&self.swept_levels).into_iter().map(|one| self.sweep(one));
-        let traced = levels(&self.traced_levels).into_iter().map(|one| self.traces(one));
-        swept.chain(traced).chain([self.limits()]).collect()
+        let swept = LEVELS.into_iter().filter(|one| self.swept_levels.contains(&one.number));
+        let traced = LEVELS.into_iter().filter(|one| self.traced_levels.contains(&one.number));
+        let sweeps = swept.map(|one| self.sweep(one));
+        sweeps.chain(traced.map(|one| self.traces(one))).chain([self.limits()]).collect()
     }
 
-    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+    fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
         // What a member gives at the most.
-        let limit = self.member_bytes_per_s;
         let members = if room.members.is_empty() {
-            format!("{limit} bytes/s each\n")
+            format!("{} bytes/s each\n", self.member_bytes_per_s)
         } else {
             "as they are\n".to_owned()
         };
-        let swept = |stack: Stack, state, members: String| {
-            let jobs = StateSweep::new(&stack, state, self)?;
-            Ok(Prepared::on(stack, move |stack, job, note| {
-                note.file("members.txt", members.as_str());
-                jobs.run(stack, job, note)
-            }) as Box<dyn Standing>)
-        };
-        let traced = |level: StateLevel, limited: bool, members: String| {
-            let name = if limited { "limited".to_owned() } else { format!("raid{}", level.number) };
-            let stack = sweep::array(room, self, level, (&name, self.traced_member_bytes))?;
-            let jobs = Tracing::new(&stack, self, limited)?;
-            Ok(Prepared::on(stack, move |stack, job, note| {
-                note.file("members.txt", members.as_str());
-                jobs.run(stack, job, note)
-            }) as Box<dyn Standing>)
-        };
-        match named(StateCase::all(), |case| case.name(), case)? {
-            StateCase::Array { level, state } => {
+        let array = |level, name: &str, bytes| sweep::array(room, self, level, (name, bytes));
+        let all = all_states().chain(LEVELS.map(StateCase::Trace)).chain([StateCase::Limited]);
+        let case = named(all, case)?;
+        let traced = self.traced_member_bytes;
+        let stack = match case {
+            StateCase::Array(level, state) => {
                 let name = format!("raid{}{state:?}", level.number);
-                let name = (name.as_str(), self.swept_member_bytes);
-                swept(sweep::array(room, self, level, name)?, state, members)
+                array(level, &name, self.swept_member_bytes)?
             }
-            StateCase::Alone => swept(sweep::alone(room, self)?, State::InSync, members),
-            StateCase::Trace { level } => traced(level, false, members),
-            StateCase::Limited => traced(StateLevel::ALL[0], true, members),
-        }
+            StateCase::Alone => sweep::alone(room, self)?,
+            StateCase::Trace(level) => array(level, &format!("raid{}", level.number), traced)?,
+            StateCase::Limited => array(MIRROR, "limited", traced)?,
+        };
+        let state = if let StateCase::Array(_, state) = case { state } else { State::InSync };
+        let mut run: RunJob = match case {
+            StateCase::Array(..) | StateCase::Alone => {
+                let jobs = StateSweep::new(&stack, state, self)?;
+                Box::new(move |stack, job, note| jobs.run(stack, job, note))
+            }
+            StateCase::Trace(_) | StateCase::Limited => {
+                let jobs = Tracing::new(&stack, self, case == StateCase::Limited)?;
+                Box::new(move |stack, job, note| jobs.run(stack, job, note))
+            }
+        };
+        Ok(Standing::on(stack, move |stack, job, note| {
+            note.file("members.txt", members.as_str());
+            run(stack, job, note)
+        }))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {

@@ -1,12 +1,12 @@
 //! Published figures: "RAID 1 on Debian etch", two disks of 80 GB, `dd` on ext3; and the lines of
 //! `/proc/mdstat` from the same page.
 
-use super::case::{Flow, State, StateCase};
+use super::case::{Flow, StateCase, Task, mirror};
 
 /// The sizes, in 10^6 bytes. Nothing was written with the first.
 pub(super) const SIZES_MB: [u64; 8] = [2, 4, 16, 64, 256, 512, 1024, 2048];
 
-/// Written with `oflag=sync`, in MB/s; states as [`State::ALL`], and the member on its own.
+/// Written with `oflag=sync`, in MB/s; cases as [`mirror`] has them.
 const WRITE: [[f64; 7]; 4] = [
     [12.1, 23.0, 25.5, 26.2, 27.1, 27.7, 27.2],
     [17.2, 25.2, 26.8, 26.8, 27.4, 27.7, 27.4],
@@ -22,14 +22,13 @@ const READ: [[f64; 8]; 4] = [
     [46.2, 47.0, 50.5, 51.6, 48.5, 51.1, 51.3, 42.8],
 ];
 
-/// Written without `oflag=sync`.
+/// Written without `oflag=sync` to a mirror in sync.
 const CACHED: [f64; 7] = [318.0, 313.0, 315.0, 291.0, 264.0, 30.1, 28.9];
 
 /// Speeds of a recovery without, with and after a `dd`, in KiB/s.
 const RECOVERY_KIB_S: [f64; 3] = [34_240.0, 4306.0, 26_031.0];
-/// Share of its speed on its own.
+/// Shares of its speed on its own.
 pub(super) const RECOVERY_IN_USE: f64 = RECOVERY_KIB_S[1] / RECOVERY_KIB_S[0];
-/// Share of its speed on its own.
 pub(super) const RECOVERY_AFTER: f64 = RECOVERY_KIB_S[2] / RECOVERY_KIB_S[0];
 /// Share that a `dd` keeps of its speed while the array recovers, at the least, from 64 MB on.
 pub(super) const USE_KEPT: f64 = 0.95;
@@ -37,50 +36,18 @@ pub(super) const USE_KEPT: f64 = 0.95;
 pub(super) const WRITE_CORES: f64 = 0.104;
 
 /// MB/s of a mirror in a state or of a member of it.
-pub(super) fn mb_s(case: StateCase, flow: Flow, mb: u64) -> Option<f64> {
-    let row = match case {
-        StateCase::Array { level, state } if level.number == 1 => {
-            State::ALL.iter().position(|one| *one == state)?
-        }
-        StateCase::Alone => 3,
-        _ => return None,
-    };
-    let column = SIZES_MB.iter().position(|size| *size == mb)?;
-    match flow {
-        Flow::Write => WRITE[row].get(column.checked_sub(1)?).copied(),
-        Flow::Read => READ[row].get(column).copied(),
+pub(super) fn mb_s(case: StateCase, task: Task) -> Option<f64> {
+    let row = mirror().iter().position(|(one, _)| *one == case)?;
+    let column = |mb: u64| SIZES_MB.iter().position(|size| *size == mb);
+    match task {
+        Task::Sized(Flow::Read, mb) => READ[row].get(column(mb)?).copied(),
+        Task::Sized(Flow::Write, mb) => WRITE[row].get(column(mb)?.checked_sub(1)?).copied(),
+        Task::Cached(mb) if row == 0 => CACHED.get(column(mb)?.checked_sub(1)?).copied(),
+        _ => None,
     }
 }
 
-/// MB/s to the page cache.
-pub(super) fn cached_mb_s(mb: u64) -> Option<f64> {
-    let column = SIZES_MB.iter().position(|size| *size == mb)?;
-    CACHED.get(column.checked_sub(1)?).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::case::StateLevel;
-    use super::*;
-
-    /// Ratios that their author could have worked out.
-    #[test]
-    fn the_ratios_are_the_ones_known() {
-        let level = StateLevel::ALL[0];
-        let ratio = |state, flow, mb| {
-            let array = mb_s(StateCase::Array { level, state }, flow, mb)?;
-            Some((array / mb_s(StateCase::Alone, flow, mb)? * 100.0).round() as u32)
-        };
-        let row = |state, flow| SIZES_MB.map(|mb| ratio(state, flow, mb).unwrap_or(0));
-        let write = Flow::Write;
-        let read = Flow::Read;
-        assert_eq!(row(State::InSync, write), [0, 77, 94, 100, 101, 101, 100, 97]);
-        assert_eq!(row(State::Degraded, write), [0, 110, 103, 106, 103, 102, 100, 98]);
-        assert_eq!(row(State::Recovering, write), [0, 105, 99, 102, 98, 99, 99, 95]);
-        assert_eq!(row(State::InSync, read), [74, 67, 89, 97, 102, 100, 100, 99]);
-        assert_eq!(row(State::Degraded, read), [100, 76, 91, 103, 105, 105, 102, 102]);
-        assert_eq!(row(State::Recovering, read), [68, 109, 95, 94, 100, 95, 92, 97]);
-        assert!((RECOVERY_IN_USE - 0.13).abs() < 0.005 && (RECOVERY_AFTER - 0.76).abs() < 0.005);
-        assert_eq!((cached_mb_s(2), cached_mb_s(1024)), (None, Some(30.1)));
-    }
+/// Published ratio to a member on its own.
+pub(super) fn ratio(case: StateCase, task: Task) -> Option<f64> {
+    Some(mb_s(case, task)? / mb_s(StateCase::Alone, task)?)
 }

@@ -1,6 +1,6 @@
 //! Sentences that follow from the numbers.
 
-use super::case::{Flow, StateCase, StateLevel, Task, states};
+use super::case::{Flow, MIRROR, StateCase, Task, states};
 use super::course::Phase;
 use super::numbers::{States, figure, finish_error, kept, used};
 use super::published;
@@ -26,10 +26,10 @@ pub(super) fn sentences(numbers: &States<'_>) -> Vec<String> {
 /// Says what the states of a mirror cost.
 fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let of = |case| {
-        let (ours, theirs) = numbers.mean_ratio(case, flow)?;
-        Some(format!("{} (published {})", figure(Some(ours)), figure(Some(theirs))))
+        let [ours, theirs] = numbers.mean_ratio(case, flow)?;
+        Some(format!("{} (published {})", figure(ours), figure(theirs)))
     };
-    let [in_sync, degraded, recovering] = states(StateLevel::ALL[0]).map(of);
+    let [in_sync, degraded, recovering] = states(MIRROR).map(of);
     let verb = match flow {
         Flow::Write => "Writing to",
         Flow::Read => "Reading from",
@@ -43,19 +43,14 @@ fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
 
 /// Says what dd and a recovery leave to each other.
 fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
-    let level = StateLevel::ALL[0];
-    let dd = numbers.middle(level, flow, &kept(&used(Phase::Both)))?;
-    let recovery = numbers.middle(level, flow, &kept(Phase::Both.name()))?;
-    let verb = match flow {
-        Flow::Write => "writes",
-        Flow::Read => "reads",
-    };
+    let dd = numbers.middle((MIRROR, flow), kept(used(Phase::Both)))?;
+    let recovery = numbers.middle((MIRROR, flow), kept(Phase::Both))?;
     let mut text = format!(
-        "While a mirror recovers, a dd that {verb} keeps {} of its speed (published {}), and the \
+        "While a mirror recovers, a dd that {flow}s keeps {} of its speed (published {}), and the \
          recovery keeps {} of its own (published {:.2}).",
-        figure(Some(dd)),
+        figure(dd),
         published::USE_KEPT,
-        figure(Some(recovery)),
+        figure(recovery),
         published::RECOVERY_IN_USE,
     );
     if flow == Flow::Read && dd > 1.05 {
@@ -70,16 +65,15 @@ fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
 
 /// Says why they do not get what was wanted.
 fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
-    let level = StateLevel::ALL[0];
-    let speed = numbers.middle(level, flow, Phase::Both.name())?;
-    let alone = numbers.middle(level, flow, Phase::Alone.name())?;
-    let degraded = numbers.middle(level, flow, &used(Phase::Degraded))?;
+    let speed = numbers.middle((MIRROR, flow), Phase::Both)?;
+    let alone = numbers.middle((MIRROR, flow), Phase::Alone)?;
+    let degraded = numbers.middle((MIRROR, flow), used(Phase::Degraded))?;
     let mut text = String::new();
     if (speed / DEFAULT_MIN_MB_S - 1.0).abs() < 0.25 {
         text = format!(
             " The recovery's {} MB/s are its default --min of 10 MiB/s, to which it is held \
              while the array is used.",
-            figure(Some(speed))
+            figure(speed)
         );
     }
     // One leg is left, whichever way data goes.
@@ -87,16 +81,16 @@ fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let asked = (WANTED.0 * degraded + WANTED.1 * alone) / member;
     text.push_str(&format!(
         " Both together would take {} of a member, of which dd alone takes {}: {}.",
-        figure(Some(asked)),
-        figure(Some(degraded / member)),
+        figure(asked),
+        figure(degraded / member),
         if asked > 1.0 { "what one gains the other loses" } else { "there is room for both" }
     ));
     Some(text)
 }
 
 fn readers(numbers: &States<'_>) -> Option<String> {
-    let mirror = states(StateLevel::ALL[0])[0];
-    let largest = Task::Read(numbers.options.largest_mb());
+    let mirror = states(MIRROR)[0];
+    let largest = Task::Sized(Flow::Read, numbers.options.largest_mb());
     let alone = numbers.dd(StateCase::Alone, largest)?.median;
     let two = numbers.dd(mirror, Task::TwoReaders)?.median / alone;
     let one = numbers.dd(mirror, largest)?.median / alone;
@@ -104,14 +98,14 @@ fn readers(numbers: &States<'_>) -> Option<String> {
     Some(format!(
         "Two readers of a mirror get {} of what one gets of a member on its own, and one reader \
          gets {}: {verdict}.",
-        figure(Some(two)),
-        figure(Some(one))
+        figure(two),
+        figure(one)
     ))
 }
 
 /// Says where the page cache takes no more.
 fn cliff(numbers: &States<'_>) -> Option<String> {
-    let mirror = states(StateLevel::ALL[0])[0];
+    let mirror = states(MIRROR)[0];
     let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.median));
     let all: Vec<(u64, f64)> = numbers.options.sizes_mb.iter().filter_map(speed).collect();
     let (last, at_last) = all.last()?;
@@ -120,28 +114,26 @@ fn cliff(numbers: &States<'_>) -> Option<String> {
         Some(pair) => format!(
             "Without oflag=sync the speed falls from {} to {} MB/s between {} and {} MB: from \
              there on it is the disks' (published: from 264 to 30.1 between 512 and 1024 MB).",
-            figure(Some(pair[0].1)),
-            figure(Some(pair[1].1)),
+            figure(pair[0].1),
+            figure(pair[1].1),
             pair[0].0,
             pair[1].0
         ),
         None => format!(
             "Without oflag=sync the page cache takes all up to {last} MB ({} MB/s there): the \
              published fall between 512 and 1024 MB is not seen.",
-            figure(Some(*at_last))
+            figure(*at_last)
         ),
     })
 }
 
 fn estimate(numbers: &States<'_>) -> Option<String> {
-    let error = |phase| numbers.middle(StateLevel::ALL[0], Flow::Write, &finish_error(phase));
-    let with = error(Phase::Both)?;
-    let after = error(Phase::After)?;
+    let error = |phase| numbers.middle((MIRROR, Flow::Write), finish_error(phase));
     Some(format!(
         "What mdstat says is left of a recovery is off by {:.0} % while dd writes and by {:.0} % \
          after it: it reckons with the mean speed of up to 30 s.",
-        with * 100.0,
-        after * 100.0
+        error(Phase::Both)? * 100.0,
+        error(Phase::After)? * 100.0
     ))
 }
 
@@ -149,18 +141,17 @@ fn estimate(numbers: &States<'_>) -> Option<String> {
 fn worst(numbers: &States<'_>) -> Option<String> {
     let mut all = Vec::new();
     for flow in Flow::ALL {
-        for case in states(StateLevel::ALL[0]) {
+        for case in states(MIRROR) {
             for &mb in &numbers.options.sizes_mb {
-                let ratio = numbers.ratio(case, Task::sized(flow, mb));
-                all.extend(ratio.map(|ratio| (ratio, flow, case, mb)));
+                let ratio = numbers.ratio(case, Task::Sized(flow, mb));
+                all.extend(ratio.map(|ratio| (ratio, format!("{flow} {mb} MB, {case}"))));
             }
         }
     }
-    let (ratio, flow, case, mb) = all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let what = format!("{} {mb} MB, {}", flow.name(), case.name());
+    let (ratio, what) = all.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(if ratio < 1.0 {
-        format!("Most is lost with {what}: {} of a member on its own.", figure(Some(ratio)))
+        format!("Most is lost with {what}: {} of a member on its own.", figure(ratio))
     } else {
-        format!("Nothing is lost: the least is {} ({what}).", figure(Some(ratio)))
+        format!("Nothing is lost: the least is {} ({what}).", figure(ratio))
     })
 }

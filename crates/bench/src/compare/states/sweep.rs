@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::StateOptions;
-use super::case::{State, StateLevel, Task};
+use super::case::{Flow, MIRROR, State, StateLevel, Task};
 use crate::compare::named;
 use crate::failure::Failure;
 use crate::model::Note;
@@ -16,7 +16,6 @@ use crate::tool::mdstat::Recovery;
 
 /// No thread of the kernel's goes on making the file system while it is measured.
 const MOUNT: &str = "noatime,noinit_itable";
-/// Name of the file that is read.
 const DATA: &str = "data";
 
 /// A file system on an array that is in sync, over files that behave like the disks on which this
@@ -42,7 +41,7 @@ pub(super) fn array(
 /// data begin.
 pub(super) fn alone(room: &Room, options: &StateOptions) -> Result<Stack, Failure> {
     let name = ("alone", options.swept_member_bytes);
-    let stack = array(room, options, StateLevel::ALL[0], name)?.down_to_members();
+    let stack = array(room, options, MIRROR, name)?.down_to_members();
     let member = stack.members[0].clone();
     let (offset, size) = data_area(room, &member)?;
     let words = ["--direct-io=on", "--offset", &offset, "--sizelimit", &size];
@@ -73,7 +72,6 @@ pub(super) fn member(stack: &Stack, verb: &str, note: &mut Note) -> Result<(), F
     Ok(())
 }
 
-/// Path of the file that is read.
 pub(super) fn data(stack: &Stack) -> String {
     stack.top.path().join(DATA).display().to_string()
 }
@@ -89,8 +87,7 @@ pub(super) fn fill(stack: &Stack, mb: u64) -> Result<(), Failure> {
 /// Jobs on an array whose state stays.
 pub(super) struct StateSweep {
     state: State,
-    sizes_mb: Vec<u64>,
-    dirty_bytes: u64,
+    options: StateOptions,
 }
 
 impl StateSweep {
@@ -107,15 +104,14 @@ impl StateSweep {
         if state == State::Recovering {
             member(stack, "remove", &mut Note::default())?;
         }
-        let sizes_mb = options.sizes_mb.clone();
-        Ok(Self { state, sizes_mb, dirty_bytes: options.dirty_bytes })
+        Ok(Self { state, options: options.clone() })
     }
 
     pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let said = match named(Task::all(&self.sizes_mb), |task| task.name(), job)? {
-            Task::Write(mb) => self.write(stack, mb, &["oflag=sync"], note)?,
+        let said = match named(Task::all(&self.options.sizes_mb), job)? {
+            Task::Sized(Flow::Write, mb) => self.write(stack, mb, &["oflag=sync"], note)?,
             Task::Cached(mb) => self.cached(stack, mb, note)?,
-            Task::Read(mb) => self.read(stack, mb, note)?,
+            Task::Sized(Flow::Read, mb) => self.read(stack, mb, note)?,
             Task::TwoReaders => self.two_readers(stack, note)?,
             _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
         };
@@ -173,10 +169,10 @@ impl StateSweep {
     }
 
     fn cached(&self, stack: &Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
-        let limit = DirtyLimit::set(stack, self.dirty_bytes);
+        let limit = DirtyLimit::set(stack, self.options.dirty_bytes);
         let text = limit.as_ref().map_or_else(
             || "as much may wait in memory as the kernel lets\n".to_owned(),
-            |_| format!("{} bytes may wait in memory\n", self.dirty_bytes),
+            |_| format!("{} bytes may wait in memory\n", self.options.dirty_bytes),
         );
         note.file("cache.txt", text);
         self.write(stack, mb, &[], note)
@@ -192,7 +188,7 @@ impl StateSweep {
     /// Each half of the file is read by one of its own.
     fn two_readers(&self, stack: &mut Stack, note: &mut Note) -> Result<String, Failure> {
         stack.remount()?;
-        let half = self.sizes_mb.iter().max().map_or(0, |mb| mb / 2);
+        let half = self.options.largest_mb() / 2;
         let file = format!("if={}", data(stack));
         let count = format!("count={half}");
         let skip = format!("skip={half}");

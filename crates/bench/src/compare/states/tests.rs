@@ -5,6 +5,7 @@ use super::course::Phase;
 use super::numbers::{SPEED, States, finish_error, kept, used};
 use super::*;
 use crate::compare::numbers::Numbers;
+use crate::model::Run;
 
 /// Sentences on a mirror: dd alone, in sync, and while it recovers; what dd and the recovery do
 /// beside each other, and what these keep of their speed.
@@ -12,47 +13,32 @@ fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
     let options = StateOptions::usual(true);
     let mut all = Vec::new();
     for ((case, _), mb_s) in mirror().into_iter().zip([in_sync, alone, 60.0, alone]) {
+        let mut speed = |task, mb_s| all.push((case, task, SPEED.to_owned(), mb_s));
         for &mb in &options.sizes_mb {
-            let cached = if mb < 64 { 900.0 } else { 90.0 };
-            for (task, mb_s) in
-                [(Task::Write(mb), mb_s), (Task::Read(mb), mb_s), (Task::Cached(mb), cached)]
-            {
-                all.push((case.name(), task.name(), SPEED.to_owned(), mb_s));
-            }
+            Flow::ALL.into_iter().for_each(|flow| speed(Task::Sized(flow, mb), mb_s));
+            speed(Task::Cached(mb), if mb < 64 { 900.0 } else { 90.0 });
         }
-        all.push((case.name(), Task::TwoReaders.name(), SPEED.to_owned(), in_sync));
+        speed(Task::TwoReaders, in_sync);
     }
-    let trace = StateCase::Trace { level: StateLevel::ALL[0] }.name();
     for flow in Flow::ALL {
         let both = used(Phase::Both);
         for (metric, value) in [
             (used(Phase::Degraded), dd[0]),
-            (kept(&both), dd[1] / dd[0]),
-            (Phase::Alone.name().to_owned(), recovery[0]),
-            (Phase::Both.name().to_owned(), recovery[1]),
-            (kept(Phase::Both.name()), recovery[1] / recovery[0]),
+            (kept(both), dd[1] / dd[0]),
+            (Phase::Alone.to_string(), recovery[0]),
+            (Phase::Both.to_string(), recovery[1]),
+            (kept(Phase::Both), recovery[1] / recovery[0]),
             (finish_error(Phase::Both), 0.5),
             (finish_error(Phase::After), 0.25),
         ] {
-            all.push((trace.clone(), Task::Trace(flow).name(), metric, value));
+            all.push((StateCase::Trace(MIRROR), Task::Trace(flow), metric, value));
         }
     }
-    let all = all
-        .iter()
-        .map(|(case, job, metric, value)| (case.as_str(), job.as_str(), metric.as_str(), *value));
-    let numbers = Numbers::made(all);
     let folder = tempfile::tempdir().expect("a directory");
     std::fs::write(folder.path().join("members.txt"), "80000000 bytes/s each\n").expect("written");
-    let run = crate::model::Run {
-        case: String::new(),
-        job: String::new(),
-        round: 0,
-        commands: Vec::new(),
-        files: vec!["members.txt".to_owned()],
-        seconds: 1.0,
-        server_cpu_s: None,
-    };
+    let run = Run { files: vec!["members.txt".to_owned()], ..Run::made("", "", None) };
     let found = Found { runs: vec![run], folder: folder.path().to_owned(), ..Found::default() };
+    let numbers = Numbers::default().with(all);
     sentences::sentences(&States { options: &options, numbers, found: &found }).join("\n")
 }
 

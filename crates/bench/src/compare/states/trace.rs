@@ -50,7 +50,7 @@ impl Tracing {
     }
 
     pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let text = match named(Task::all(&[]), |task| task.name(), job)? {
+        let text = match named(Task::all(&[]), job)? {
             Task::Trace(flow) => {
                 stack.remount()?;
                 self.all_states(stack, flow, note)?
@@ -150,7 +150,7 @@ impl<'a> Trace<'a> {
     /// Runs a phase with constant use of the array.
     fn used(&mut self, phase: Phase, flow: Flow, time: Duration) -> Result<(), Failure> {
         let start = Instant::now();
-        self.head(start, &format!("phase {}", phase.name()));
+        self.head(start, &format!("phase {phase}"));
         let data = data(self.stack);
         let mut piece = 0;
         while start.elapsed() < time {
@@ -185,7 +185,7 @@ impl<'a> Trace<'a> {
     /// Runs a phase without use of the array: for a time, or until the recovery has ended.
     fn alone(&mut self, phase: Phase, time: Option<Duration>) -> Result<(), Failure> {
         let start = Instant::now();
-        self.head(start, &format!("phase {}", phase.name()));
+        self.head(start, &format!("phase {phase}"));
         while self.sample()?.is_some() {
             if Instant::now() > self.until {
                 let reason = "its recovery does not end";

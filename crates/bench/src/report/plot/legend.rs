@@ -38,7 +38,6 @@ pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<LegendEntr
     series.chain(rules).map(place).collect()
 }
 
-/// Height of the legend.
 pub(super) fn height(entries: &[LegendEntry]) -> i32 {
     entries.last().map_or(0, |last| last.at.1 + ROW)
 }

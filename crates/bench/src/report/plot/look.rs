@@ -28,7 +28,6 @@ pub(super) enum Mark {
     Triangle,
 }
 
-/// Look of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Look {
     pub(super) colour: RGBColor,

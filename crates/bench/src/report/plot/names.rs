@@ -56,14 +56,12 @@ impl Names {
     pub(super) fn draw(&self, area: &Area<'_>, top: i32, left: impl Fn(f64) -> i32) -> Drawn {
         for (place, lines) in &self.words {
             for (line, at) in lines.iter().zip((top + 7..).step_by(LINE.unsigned_abs() as usize)) {
+                let style = font(LABEL, &INK);
                 let style = if self.upright {
-                    let turned = ("sans-serif", super::points(LABEL));
-                    let turned = plotters::style::IntoFont::into_font(turned);
-                    plotters::style::TextStyle::from(turned.transform(FontTransform::Rotate270))
-                        .color(&INK)
-                        .pos(Pos::new(HPos::Right, VPos::Center))
+                    let turned = style.transform(FontTransform::Rotate270);
+                    turned.pos(Pos::new(HPos::Right, VPos::Center))
                 } else {
-                    font(LABEL, &INK).pos(Pos::new(HPos::Center, VPos::Top))
+                    style.pos(Pos::new(HPos::Center, VPos::Top))
                 };
                 area.draw(&Text::new(line.clone(), (left(*place), at), style))?;
             }

@@ -5,12 +5,9 @@ use crate::model::{Axis, Scale};
 /// More steps of a logarithmic axis than these are not all written.
 const STEPS: usize = 9;
 
-/// The places of an axis.
 pub(super) struct Ruler {
     scale: Scale,
-    /// The place of the lowest value.
     pub(super) low: f64,
-    /// The place of the highest value.
     pub(super) high: f64,
     /// Values that are written beside it.
     pub(super) ticks: Vec<Tick>,

@@ -1,7 +1,7 @@
 //! One disk: its requests wait in a queue, and are served when their time has come.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,34 +9,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use braid_host::export::fuse::FileOperation;
 use braid_host::export::fuse::proto::FuseAnswer;
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::meter::{Meter, Rate};
-use super::reply::Reply;
 
-/// A request, with the way to answer it.
+/// A request of the kernel's, and where its answer goes.
 #[derive(Debug)]
-enum Request {
-    Read {
-        offset: u64,
-        bytes: usize,
-        reply: Reply,
-    },
-    Write {
-        offset: u64,
-        data: Vec<u8>,
-        reply: Reply,
-    },
-    Discard {
-        offset: u64,
-        bytes: u64,
-        reply: Reply,
-    },
-    /// A flush, answered when all that came before it is.
-    Flush {
-        reply: Reply,
-    },
+pub(super) struct Request {
+    pub(super) ask: FileOperation,
+    pub(super) data: Vec<u8>,
+    pub(super) reply: Reply,
+}
+
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) device: Arc<File>,
+    pub(super) unique: u64,
+}
+
+impl Reply {
+    /// Answers with what was read, where the answer says that it follows.
+    pub(super) fn give(&self, answer: &FuseAnswer, data: &[u8]) {
+        let mut head = Vec::new();
+        answer.encode(self.unique, &mut head);
+        // Nobody hears it when nothing is mounted any more.
+        let _ = (&*self.device).write_vectored(&[IoSlice::new(&head), IoSlice::new(data)]);
+    }
 }
 
 /// Host that all disks go through.
@@ -68,44 +69,12 @@ impl Host {
     }
 }
 
-/// A disk. Its thread ends when this is gone and the queue is empty.
-#[derive(Debug)]
-pub(super) struct Disk {
-    queue: Sender<Request>,
-}
-
-impl Disk {
-    pub(super) fn start(file: File, rate: Rate, host: Host) -> io::Result<Self> {
-        let (queue, requests) = mpsc::channel();
-        let serve = move || serve(&file, &requests, rate, &host);
-        thread::Builder::new().name("disk".into()).spawn(serve)?;
-        Ok(Self { queue })
-    }
-
-    fn ask(&self, request: Request) {
-        // The thread lives as long as this does.
-        let _ = self.queue.send(request);
-    }
-
-    pub(super) fn read(&self, offset: u64, bytes: usize, reply: Reply) {
-        self.ask(Request::Read { offset, bytes, reply });
-    }
-
-    pub(super) fn write(&self, offset: u64, data: Vec<u8>, reply: Reply) {
-        self.ask(Request::Write { offset, data, reply });
-    }
-
-    /// A disk has no memory of its own that would have to be flushed, and nothing on it outlives
-    /// the measurement: what was answered is in the file below.
-    pub(super) fn flush(&self, reply: Reply) {
-        self.ask(Request::Flush { reply });
-    }
-
-    /// Discards for nothing, as zeroes are that are not sent.
-    pub(super) fn discard(&self, range: Range<u64>, reply: Reply) {
-        let bytes = range.end - range.start;
-        self.ask(Request::Discard { offset: range.start, bytes, reply });
-    }
+/// Starts a disk: a queue, and a thread that ends with it.
+pub(super) fn start(file: File, rate: Rate, host: Host) -> io::Result<Sender<Request>> {
+    let (queue, requests) = mpsc::channel();
+    let serve = move || serve(&file, &requests, rate, &host);
+    thread::Builder::new().name("disk".into()).spawn(serve)?;
+    Ok(queue)
 }
 
 /// A request passes disk and host at the same time, and does so when it is the first in the queue:
@@ -114,7 +83,7 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
     let mut meter = Meter::new(rate, host.now_s());
     let mut end = 0;
     for request in requests {
-        if let Some(range) = request.range() {
+        if let FileOperation::Read(range) | FileOperation::Write { range, .. } = &request.ask {
             let bytes = range.end - range.start;
             let goes_on = range.start == end;
             end = range.end;
@@ -122,41 +91,41 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
             let through_disk_s = meter.take(bytes, goes_on, now_s);
             host.wait_until(through_disk_s.max(host.take(bytes, goes_on, now_s)));
         }
-        request.serve(file);
+        match request.carry_out(file) {
+            Ok((answer, data)) => request.reply.give(&answer, &data),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                request.reply.give(&FuseAnswer::Error(errno), &[]);
+            }
+        }
     }
 }
 
-impl Request {
-    /// Range that counts; `None`: it does not.
-    fn range(&self) -> Option<Range<u64>> {
-        match self {
-            Self::Read { offset, bytes, .. } => Some(*offset..offset + *bytes as u64),
-            Self::Write { offset, data, .. } => Some(*offset..offset + data.len() as u64),
-            Self::Discard { .. } | Self::Flush { .. } => None,
-        }
-    }
+pub(super) const fn length(range: &Range<u64>) -> usize {
+    (range.end - range.start) as usize
+}
 
-    fn serve(self, file: &File) {
-        match self {
-            Self::Read { offset, bytes, reply } => {
-                let mut data = vec![0; bytes];
-                match file.read_exact_at(&mut data, offset) {
-                    Ok(()) => reply.give(&FuseAnswer::Data { len: bytes as u32 }, &data),
-                    Err(error) => reply.fail(&error),
-                }
+impl Request {
+    /// Carries the request out; returns its answer. A disk has no memory of its own that would have
+    /// to be flushed, and nothing on it outlives the measurement: what was answered is in the file
+    /// below. Zeroes are discarded for nothing, as they would be that are not sent.
+    fn carry_out(&self, file: &File) -> io::Result<(FuseAnswer, Vec<u8>)> {
+        match &self.ask {
+            FileOperation::Read(range) => {
+                let mut data = vec![0; length(range)];
+                file.read_exact_at(&mut data, range.start)?;
+                return Ok((FuseAnswer::Data { len: data.len() as u32 }, data));
             }
-            Self::Write { offset, data, reply } => match file.write_all_at(&data, offset) {
-                Ok(()) => reply.give(&FuseAnswer::Written { len: data.len() as u32 }, &[]),
-                Err(error) => reply.fail(&error),
-            },
-            Self::Discard { offset, bytes, reply } => {
+            FileOperation::Write { range, .. } => {
+                file.write_all_at(&self.data, range.start)?;
+                return Ok((FuseAnswer::Written { len: self.data.len() as u32 }, Vec::new()));
+            }
+            FileOperation::Zero { range, .. } => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                match fallocate(file, mode, offset, bytes) {
-                    Ok(()) => reply.give(&FuseAnswer::Done, &[]),
-                    Err(error) => reply.fail(&error.into()),
-                }
+                fallocate(file, mode, range.start, range.end - range.start)?;
             }
-            Self::Flush { reply } => reply.give(&FuseAnswer::Done, &[]),
+            FileOperation::Flush => {}
         }
+        Ok((FuseAnswer::Done, Vec::new()))
     }
 }

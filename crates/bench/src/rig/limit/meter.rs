@@ -1,13 +1,11 @@
 //! Meter of what may go through, and when: computed from the time alone.
 
-use serde::{Deserialize, Serialize};
-
 /// Credit for late requests, in seconds: a client that waits for each answer may be woken late by
 /// this time without becoming slower. A longer pause earns no credit.
 const LATE_S: f64 = 0.02;
 
 /// Most that goes through. `None`: as much as comes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Bytes a second, read or written.
     pub bytes_s: Option<f64>,

@@ -8,20 +8,25 @@
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
 
-use braid_host::export::fuse::{Tree, attach};
+use braid_host::export::fuse::proto::{FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES};
+use braid_host::export::fuse::{FileOperation, FileOutcome, Tree, attach};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
 use crate::failure::{Failure, system_error};
-use disk::{Disk, Host};
+use disk::{Host, Reply, Request, length};
 
 mod disk;
 mod meter;
-mod reply;
-mod session;
 #[cfg(test)]
 mod tests;
 
@@ -36,60 +41,48 @@ pub struct Limits {
     pub host: Rate,
 }
 
-/// Files with a limit. Dropped, they are unmounted.
-#[derive(Debug)]
-pub struct LimitedDisks {
-    /// Disks in the order of the files below.
-    pub paths: Vec<PathBuf>,
-    // In this order. The disks end when nothing is mounted any more.
-    _mount: Guard,
-    _directory: Guard,
-}
-
-impl LimitedDisks {
-    /// Over files or devices; the name is unique among those that stand at the same time.
-    pub fn over(
-        room: &Room,
-        name: &str,
-        files: &[PathBuf],
-        limits: Limits,
-    ) -> Result<Self, Failure> {
-        if !geteuid().is_root() {
-            let reason = "only root may mount them for the kernel";
-            return Err(Failure::gap("limited disks", reason, "become root"));
-        }
-        let directory = room.scratch.join(format!("{}.limited", file_name(name)));
-        let system =
-            |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
-        let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
-        fs::create_dir_all(&directory).map_err(system)?;
-        let host = Host::new(limits.host);
-        let mut disks = Vec::new();
-        let mut named = Vec::new();
-        for (number, file) in files.iter().enumerate() {
-            let opened = open(file).and_then(|(file, bytes)| {
-                named.push((disk_name(number), bytes));
-                Disk::start(file, limits.disk, host.clone())
-            });
-            disks.push(
-                opened.map_err(|error| {
-                    Failure::system(file.display(), &error, "name another member")
-                })?,
-            );
-        }
-        let mount = Guard::new(Leftover::Mount(directory.clone()));
-        let served = attach(&directory, "braid-bench", false)
-            .and_then(|device| session::serve(device, Tree::new(named, false), disks));
-        served.map_err(|error| {
-            let reason = format!("FUSE cannot mount them: {}", system_error(&error));
-            Failure::gap("limited disks", reason, "see that /dev/fuse exists")
-        })?;
-        let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
-        Ok(Self { paths: paths.collect(), _mount: mount, _directory: keep })
+/// Shows files or devices again as files with a limit, until the guards go; the name is unique
+/// among those that stand at the same time.
+pub(super) fn limited(
+    room: &Room,
+    name: &str,
+    files: &[PathBuf],
+    limits: Limits,
+) -> Result<(Vec<PathBuf>, [Guard; 2]), Failure> {
+    if !geteuid().is_root() {
+        let reason = "only root may mount them for the kernel";
+        return Err(Failure::gap("limited disks", reason, "become root"));
     }
+    let directory = room.scratch.join(format!("{}.limited", file_name(name)));
+    let system =
+        |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
+    let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
+    fs::create_dir_all(&directory).map_err(system)?;
+    let host = Host::new(limits.host);
+    let mut disks = Vec::new();
+    let mut named = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let opened = open(file).and_then(|(file, bytes)| {
+            named.push((disk_name(number), bytes));
+            disk::start(file, limits.disk, host.clone())
+        });
+        disks.push(
+            opened
+                .map_err(|error| Failure::system(file.display(), &error, "name another member"))?,
+        );
+    }
+    let mount = Guard::new(Leftover::Mount(directory.clone()));
+    let served = attach(&directory, "braid-bench", false)
+        .and_then(|device| serve(device, Tree::new(named, false), disks));
+    served.map_err(|error| {
+        let reason = format!("FUSE cannot mount them: {}", system_error(&error));
+        Failure::gap("limited disks", reason, "see that /dev/fuse exists")
+    })?;
+    let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
+    // The disks end when nothing is mounted any more.
+    Ok((paths.collect(), [mount, keep]))
 }
 
-/// The name of a disk.
 fn disk_name(number: usize) -> String {
     format!("d{number}")
 }
@@ -99,4 +92,47 @@ fn open(path: &PathBuf) -> io::Result<(File, u64)> {
     let mut file = File::options().read(true).write(true).open(path)?;
     let bytes = file.seek(SeekFrom::End(0))?;
     Ok((file, bytes))
+}
+
+/// Serves what is mounted on a thread of its own, until nothing is any more: the files of the tree
+/// are these disks.
+fn serve(device: OwnedFd, tree: Tree, disks: Vec<Sender<Request>>) -> io::Result<()> {
+    let device = Arc::new(File::from(device));
+    let serve = move || {
+        let mut bytes = vec![0; HEAD_BYTES + MAX_TRANSFER_BYTES as usize];
+        while let Some(len) = next(&device, &mut bytes) {
+            let (head, rest) = bytes[..len].split_at(len.min(HEAD_BYTES));
+            let Some(request) = FuseRequest::decode(head, rest) else { continue };
+            let reply = Reply { device: Arc::clone(&device), unique: request.unique };
+            match tree.take(&request) {
+                FileOutcome::Nothing => {}
+                FileOutcome::Answer(answer) => reply.give(&answer, &[]),
+                FileOutcome::Ask { file, ask } => {
+                    let data = match &ask {
+                        FileOperation::Write { range, .. } => rest[..length(range)].to_vec(),
+                        _ => Vec::new(),
+                    };
+                    // The thread lives as long as its queue does.
+                    let _ = disks[file].send(Request { ask, data, reply });
+                }
+            }
+        }
+    };
+    thread::Builder::new().name("fuse".into()).spawn(serve).map(drop)
+}
+
+/// The next request: how long it is. `None` when there are no more.
+fn next(device: &File, bytes: &mut [u8]) -> Option<usize> {
+    loop {
+        match rustix::io::read(device, &mut *bytes) {
+            Ok(len) => return Some(len),
+            Err(Errno::AGAIN) => {
+                // What goes wrong here the next attempt tells.
+                let _ = poll(&mut [PollFd::new(device, PollFlags::IN)], None);
+            }
+            // It was taken back; or it does not matter.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
 }

@@ -11,7 +11,8 @@ use crate::tool::Tool;
 const MIB: usize = 1 << 20;
 
 struct Stand {
-    disks: LimitedDisks,
+    paths: Vec<PathBuf>,
+    guards: [Guard; 2],
     files: Vec<PathBuf>,
     directory: tempfile::TempDir,
 }
@@ -29,8 +30,8 @@ fn stand(count: usize, limits: Limits) -> Option<Stand> {
     for file in &files {
         File::create(file).and_then(|file| file.set_len(64 << 20)).expect("a file");
     }
-    let disks = LimitedDisks::over(&room, "test", &files, limits).expect("disks");
-    Some(Stand { disks, files, directory })
+    let (paths, guards) = limited(&room, "test", &files, limits).expect("disks");
+    Some(Stand { paths, guards, files, directory })
 }
 
 fn direct(path: &Path) -> File {
@@ -110,21 +111,21 @@ fn a_disk_moves_so_many_bytes_a_second_and_no_more() {
     let disk = Rate { bytes_s: Some(20e6), iops: Some(1e6) };
     let Some(stand) = stand(1, Limits { disk, host: Rate::default() }) else { return };
     let of = 20e6 / (128 << 10) as f64;
-    is_rate("writes", of, || rate(&stand.disks.paths, 1, write(128 << 10)));
-    is_rate("reads", of, || rate(&stand.disks.paths, 4, read(128 << 10)));
+    is_rate("writes", of, || rate(&stand.paths, 1, write(128 << 10)));
+    is_rate("reads", of, || rate(&stand.paths, 4, read(128 << 10)));
 }
 
 #[test]
 fn a_disk_serves_so_many_requests_a_second_and_no_more() {
     let disk = Rate { bytes_s: Some(20e6), iops: Some(200.0) };
     let Some(stand) = stand(1, Limits { disk, host: Rate::default() }) else { return };
-    is_rate("one read at a time", 200.0, || rate(&stand.disks.paths, 1, read(4096)));
-    is_rate("eight reads at a time", 200.0, || rate(&stand.disks.paths, 8, read(4096)));
-    is_rate("eight writes at a time", 200.0, || rate(&stand.disks.paths, 8, write(4096)));
+    is_rate("one read at a time", 200.0, || rate(&stand.paths, 1, read(4096)));
+    is_rate("eight reads at a time", 200.0, || rate(&stand.paths, 8, read(4096)));
+    is_rate("eight writes at a time", 200.0, || rate(&stand.paths, 8, write(4096)));
     let in_order = |file: &File, at| {
         file.read_exact_at(&mut [0; 64 << 10], at % 1024 * (64 << 10)).expect("read");
     };
-    is_rate("in order", 20e6 / (64 << 10) as f64, || rate(&stand.disks.paths, 1, in_order));
+    is_rate("in order", 20e6 / (64 << 10) as f64, || rate(&stand.paths, 1, in_order));
 }
 
 #[test]
@@ -133,26 +134,26 @@ fn disks_share_what_their_host_moves() {
     let limits = Limits { disk: of(20.0, 200.0), host: of(30.0, 300.0) };
     let Some(stand) = stand(2, limits) else { return };
     let block = 256 << 10;
-    let one = &stand.disks.paths[..1];
+    let one = &stand.paths[..1];
     is_rate("one", 20e6 / block as f64, || rate(one, 2, write(block)));
     is_rate("one, long requests", 20e6 / MIB as f64, || rate(one, 2, write(MIB)));
-    is_rate("both", 30e6 / block as f64, || rate(&stand.disks.paths, 2, write(block)));
-    is_rate("both, small", 300.0, || rate(&stand.disks.paths, 4, read(4096)));
+    is_rate("both", 30e6 / block as f64, || rate(&stand.paths, 2, write(block)));
+    is_rate("both, small", 300.0, || rate(&stand.paths, 4, read(4096)));
 }
 
 #[test]
 fn what_is_written_lies_below_and_nothing_stays_mounted() {
     let Some(stand) = stand(2, Limits::default()) else { return };
-    let Stand { disks, files, directory } = stand;
-    let file = direct(&disks.paths[1]);
+    let Stand { paths, guards, files, directory } = stand;
+    let file = direct(&paths[1]);
     file.write_all_at(&[5; 4096], 8192).expect("written");
     file.sync_all().expect("flushed");
     let below = fs::read(&files[1]).expect("the file below");
     assert!(below.len() == 64 * MIB && below[8192..12288] == [5; 4096] && below[12288] == 0);
     file.write_all_at(&[5; 4096], 64 << 20).expect_err("there is no more room");
     drop(file);
-    let mount = disks.paths[0].parent().expect("a directory").to_owned();
-    drop(disks);
+    let mount = paths[0].parent().expect("a directory").to_owned();
+    drop(guards);
     let until = Instant::now() + Duration::from_secs(10);
     while mount.exists() {
         assert!(Instant::now() < until, "{} is still there", mount.display());

@@ -1,46 +1,11 @@
-//! A case that stands: its layers, and how a job is run on them; and requests of fio's at random
-//! places of anything that can be read and written.
+//! Requests of fio's at random places of anything that can be read and written.
 
 use std::fmt::Write as _;
 
-use crate::failure::{Ends, Failure};
-use crate::model::{Note, Standing};
-use crate::rig::{Stack, Target};
+use crate::failure::Failure;
+use crate::model::Note;
+use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
-
-/// A case that stands.
-pub(super) struct Prepared<R> {
-    // What runs jobs goes before what they run on.
-    run: R,
-    stack: Stack,
-    /// Failures leave a gap, and the other cases go on: the program is somebody else's.
-    pub(super) forgiven: bool,
-}
-
-impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure> + 'static> Prepared<R> {
-    /// Layers, on which jobs are run so.
-    pub(super) fn on(stack: Stack, run: R) -> Box<Self> {
-        Box::new(Self { run, stack, forgiven: false })
-    }
-}
-
-impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>> Standing for Prepared<R> {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let ran = (self.run)(&mut self.stack, job, note);
-        // How it was set up comes before what was run first.
-        note.commands.splice(0..0, self.stack.commands.drain(..));
-        if self.forgiven { ran.map_err(forgive) } else { ran }
-    }
-
-    fn server(&self) -> Option<u32> {
-        self.stack.server
-    }
-}
-
-/// Makes a failure of somebody else's program a gap.
-pub(super) fn forgive(failure: Failure) -> Failure {
-    Failure { ends: Ends::Part, ..failure }
-}
 
 /// Requests at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,10 +50,11 @@ pub(super) fn target_lines(target: &Target) -> String {
 }
 
 /// Writes an area once, so that nothing has to be made room for later and no hole is read.
-pub(super) fn fill(stack: &Stack, area_bytes: u64, note: &mut Note) -> Result<(), Failure> {
+pub(super) fn fill(room: &Room, stack: &Stack, area_bytes: u64) -> Result<(), Failure> {
     let target = target_lines(&stack.top);
     let text = format!("[fill]\n{target}rw=write\nbs=1m\niodepth=8\nsize={area_bytes}\n");
-    fio::run(&Tool::find("fio", "fio")?, &text, note)
+    let mut note = Note { scratch: room.scratch.clone(), ..Note::default() };
+    fio::run(&Tool::find("fio", "fio")?, &text, &mut note)
 }
 
 /// The job file of requests within an area, for so long. All latencies count from sending a
