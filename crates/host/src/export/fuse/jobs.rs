@@ -82,8 +82,8 @@ struct JobPiece {
     holder: usize,
 }
 
-/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`FinishedJob`],
-/// and is [released](Self::release) when that was answered.
+/// The jobs of an array's mounts. Each [begins](Self::begin), comes back as a [`FinishedJob`] from
+/// [`completed`](Self::completed), and is [released](Self::release) when that was answered.
 ///
 /// A job may need memory for two requests at once, one more than a client is sure to get: so there
 /// are two holders. Jobs that wait for memory get it in the order in which they came, and only the
@@ -97,7 +97,6 @@ pub(super) struct FuseJobs {
     gate: Gate,
     /// Wait for memory, in this order.
     short: VecDeque<usize>,
-    finished: VecDeque<FinishedJob>,
 }
 
 impl FuseJobs {
@@ -105,8 +104,7 @@ impl FuseJobs {
         let block = u64::from(block_bytes);
         let jobs = Slab::default();
         let gate = Gate::default();
-        let short = VecDeque::new();
-        Self { export, block, holders, jobs, gate, short, finished: VecDeque::new() }
+        Self { export, block, holders, jobs, gate, short: VecDeque::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -204,15 +202,10 @@ impl FuseJobs {
         }
     }
 
-    /// The next job that is over.
-    pub(super) fn next_finished(&mut self) -> Option<FinishedJob> {
-        self.finished.pop_front()
-    }
-
     /// Takes the next step of a job that has nothing under way.
     fn advance(&mut self, core: &mut Core, index: usize) {
-        let Some(step) = self.jobs[index].steps.front() else { return self.finish(index) };
-        if let JobStep::Request { op, range, buf } = step {
+        let step = self.jobs[index].steps.front();
+        if let Some(JobStep::Request { op, range, buf }) = step {
             let op = *op;
             let buf = *buf;
             let range = range.clone();
@@ -267,14 +260,14 @@ impl FuseJobs {
         }
     }
 
-    /// A request of a job is done.
+    /// A request of a job is done. Returns the job when that is over.
     pub(super) fn completed(
         &mut self,
         core: &mut Core,
         index: usize,
         request: &Request,
         result: Result<(), RequestError>,
-    ) {
+    ) -> Option<FinishedJob> {
         let job = &mut self.jobs[index];
         job.in_flight -= 1;
         job.error = job.error.or(result.err());
@@ -284,10 +277,10 @@ impl FuseJobs {
             piece.buf = request.buf;
         }
         if job.in_flight > 0 {
-            return;
+            return None;
         }
         if job.error.is_some() {
-            return self.finish(index);
+            return Some(self.finish(index));
         }
         if let Some(JobStep::Patch { range, from, .. }) = job.steps.front() {
             if !job.storing {
@@ -295,17 +288,23 @@ impl FuseJobs {
                 for piece in &job.pieces {
                     patch(core, piece, range, *from);
                 }
-                return self.request_pieces(core, index);
+                self.request_pieces(core, index);
+                return None;
             }
             job.storing = false;
             let pieces = std::mem::take(&mut job.pieces);
             self.release_pieces(core, &pieces);
         }
-        self.jobs[index].steps.pop_front();
+        let steps = &mut self.jobs[index].steps;
+        steps.pop_front();
+        if steps.is_empty() {
+            return Some(self.finish(index));
+        }
         self.advance(core, index);
+        None
     }
 
-    fn finish(&mut self, index: usize) {
+    fn finish(&mut self, index: usize) -> FinishedJob {
         let job = &mut self.jobs[index];
         if job.turn.is_some() {
             self.gate.leave();
@@ -315,7 +314,7 @@ impl FuseJobs {
             None => Ok(job.came()),
         };
         let landing = job.landing.take();
-        self.finished.push_back(FinishedJob { job: index, asker: job.asker, landing, result });
+        FinishedJob { job: index, asker: job.asker, landing, result }
     }
 
     /// Removes a job once its answer was given, and releases the data read for it.

@@ -8,7 +8,7 @@ use braid_array::status::Status;
 use braid_array::{Action, BlockMachine, Buf, Instant, Machine, MemberId, Op, Request};
 use braid_array::{RequestError, SECTOR_BYTES};
 
-use super::jobs::{Asker, Came, FuseJobs};
+use super::jobs::{Asker, Came, FinishedJob, FuseJobs};
 use super::tree::FileOperation;
 use crate::arena::Arena;
 use crate::driver::Driver;
@@ -126,7 +126,6 @@ impl World {
     fn step(&mut self) -> bool {
         self.jobs.work(&mut self.core);
         self.core.submit(&mut self.machine);
-        self.take_finished();
         if self.machine.0.is_empty() {
             return false;
         }
@@ -137,7 +136,8 @@ impl World {
         let completed = self.core.completed(request.id, result);
         let (request, owner, result) = completed.expect("it lies in one piece");
         let Owner::Export(_, job) = owner else { panic!("nobody else asks") };
-        self.jobs.completed(&mut self.core, job.job, &request, result);
+        let finished = self.jobs.completed(&mut self.core, job.job, &request, result);
+        finished.into_iter().for_each(|finished| self.take(finished));
         true
     }
 
@@ -163,18 +163,16 @@ impl World {
         Ok(())
     }
 
-    fn take_finished(&mut self) {
-        while let Some(finished) = self.jobs.next_finished() {
-            if let Some(landing) = finished.landing {
-                self.core.arena.release_landing(landing);
-            }
-            let data = finished.result.map(|came| match came {
-                Came::Data(bufs) => bufs.iter().flat_map(|buf| self.bytes(*buf).to_vec()).collect(),
-                Came::Nothing | Came::Written { .. } => Vec::new(),
-            });
-            self.answers.push((finished.asker.unique, data));
-            self.jobs.release(&mut self.core, finished.job);
+    fn take(&mut self, finished: FinishedJob) {
+        if let Some(landing) = finished.landing {
+            self.core.arena.release_landing(landing);
         }
+        let data = finished.result.map(|came| match came {
+            Came::Data(bufs) => bufs.iter().flat_map(|buf| self.bytes(*buf).to_vec()).collect(),
+            Came::Nothing | Came::Written { .. } => Vec::new(),
+        });
+        self.answers.push((finished.asker.unique, data));
+        self.jobs.release(&mut self.core, finished.job);
     }
 
     /// Goes on to the end, and returns the answers.

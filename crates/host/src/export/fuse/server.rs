@@ -249,14 +249,15 @@ impl Export for FuseServer {
         request: Request,
         result: Result<(), RequestError>,
     ) {
-        self.jobs.as_mut().expect("it has started").completed(core, job.job, &request, result);
+        let jobs = self.jobs.as_mut().expect("it has started");
+        if let Some(finished) = jobs.completed(core, job.job, &request, result) {
+            self.answer_job(core, finished);
+        }
     }
 
     fn work(&mut self, core: &mut Core) {
-        let Some(jobs) = &mut self.jobs else { return };
-        jobs.work(core);
-        while let Some(finished) = self.jobs.as_mut().and_then(FuseJobs::next_finished) {
-            self.answer_job(core, finished);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.work(core);
         }
     }
 

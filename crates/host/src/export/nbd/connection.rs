@@ -55,15 +55,20 @@ struct Current {
     offset: u64,
     left: u32,
     transfer: NbdTransfer,
+    /// Buffer of a write that is being filled from the socket, and how far it is.
+    filling: Option<(Buf, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum NbdTransfer {
     /// A read. With `in_turn`, one piece after the other: simple replies cannot be given in pieces
     /// that come in any order.
-    Read { in_turn: bool },
-    /// `filling` is the buffer being filled from the socket, and how far it is.
-    Write { fua: bool, filling: Option<(Buf, u32)> },
+    Read {
+        in_turn: bool,
+    },
+    Write {
+        fua: bool,
+    },
 }
 
 /// A connection as one process leaves it to the next.
@@ -207,12 +212,9 @@ impl ClientConnection {
 
     /// Returns the missing rest of the buffer being filled; empty when none is being filled.
     fn unfilled(&self) -> Buf {
-        match self.current {
-            Some(Current {
-                transfer: NbdTransfer::Write { filling: Some((buf, filled)), .. },
-                ..
-            }) => buf.slice(filled, buf.len - filled),
-            _ => self.input.slice(0, 0),
+        match self.current.and_then(|current| current.filling) {
+            Some((buf, filled)) => buf.slice(filled, buf.len - filled),
+            None => self.input.slice(0, 0),
         }
     }
 
@@ -255,10 +257,7 @@ impl ClientConnection {
     fn took(&mut self, moved: u32) {
         let direct = moved.min(self.unfilled().len);
         self.end += moved - direct;
-        if let Some(Current { transfer: NbdTransfer::Write { filling, .. }, .. }) =
-            &mut self.current
-            && let Some((_, filled)) = filling
-        {
+        if let Some(Current { filling: Some((_, filled)), .. }) = &mut self.current {
             *filled += direct;
         }
     }
@@ -322,8 +321,8 @@ impl ClientConnection {
     fn stop_reading(&mut self, core: &mut Core) {
         debug_assert!(!self.receiving);
         self.closing = true;
-        let Some(Current { job, transfer, .. }) = self.current.take() else { return };
-        if let NbdTransfer::Write { filling: Some((buf, _)), .. } = transfer {
+        let Some(Current { job, filling, .. }) = self.current.take() else { return };
+        if let Some((buf, _)) = filling {
             self.release(core, buf);
         }
         self.jobs[job].issued = true;
@@ -435,10 +434,7 @@ impl ClientConnection {
     /// Returns the time since which it waits for the client, to take replies or to send the rest of
     /// a write.
     pub(super) const fn waits_since(&self) -> Option<Instant> {
-        let filling = matches!(
-            self.current,
-            Some(Current { transfer: NbdTransfer::Write { filling: Some(_), .. }, .. })
-        );
+        let filling = matches!(self.current, Some(Current { filling: Some(_), .. }));
         if self.sending || filling { Some(self.progress_at) } else { None }
     }
 

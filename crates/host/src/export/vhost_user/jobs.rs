@@ -45,20 +45,15 @@ pub(super) struct FinishedRequest {
     pub(super) written: u32,
 }
 
-/// Data on their way.
-#[derive(Debug)]
-struct VhostTransfer {
-    op: Op,
-    areas: Vec<Area>,
-    range: Range<u64>,
-    /// End of the part for which requests were made.
-    next: u64,
-}
-
 #[derive(Debug)]
 struct VhostJob {
     origin: RequestOrigin,
-    transfer: Option<VhostTransfer>,
+    /// Transfer of data, if it is one: areas of the guest's memory, range of the array, and end of
+    /// the part for which requests were made.
+    op: Op,
+    areas: Vec<Area>,
+    range: Range<u64>,
+    next: u64,
     in_flight: u32,
     error: Option<RequestError>,
 }
@@ -75,17 +70,23 @@ struct Held {
 }
 
 impl VhostJob {
+    fn new(origin: RequestOrigin, (op, range): (Op, Range<u64>), areas: Vec<Area>) -> Self {
+        let next = range.start;
+        Self { origin, op, areas, range, next, in_flight: 0, error: None }
+    }
+
     /// Returns the place in the guest's memory that a part of a long read can go to.
     fn window(&self, range: &Range<u64>) -> Option<Buf> {
-        let transfer = self.transfer.as_ref().filter(|transfer| transfer.op == Op::Read)?;
-        let offset = range.start - transfer.range.start;
-        self.origin.windows.find(&transfer.areas, offset, range.end - range.start)
+        if self.op != Op::Read {
+            return None;
+        }
+        let offset = range.start - self.range.start;
+        self.origin.windows.find(&self.areas, offset, range.end - range.start)
     }
 
     /// All its requests have been made, or no more are worth it.
-    fn is_issued(&self) -> bool {
-        let whole = |transfer: &VhostTransfer| transfer.next == transfer.range.end;
-        self.error.is_some() || self.transfer.as_ref().is_none_or(whole)
+    const fn is_issued(&self) -> bool {
+        self.error.is_some() || self.next == self.range.end
     }
 }
 
@@ -125,45 +126,47 @@ impl VhostJobs {
         flushes: bool,
     ) {
         let fua = !flushes;
-        let index =
-            self.jobs.insert(VhostJob { origin, transfer: None, in_flight: 0, error: None });
         match ask {
             BlockOperation::Read { range, into } => {
-                self.transfer(core, index, Op::Read, range, into)
+                self.transfer(core, VhostJob::new(origin, (Op::Read, range), into));
             }
             BlockOperation::Write { range, from } => {
-                self.transfer(core, index, Op::Write { fua }, range, from);
+                self.transfer(core, VhostJob::new(origin, (Op::Write { fua }, range), from));
             }
-            BlockOperation::Flush => self.request(core, index, Op::Flush, &(0..0), Buf::default()),
+            BlockOperation::Flush => self.plain(core, origin, [(Op::Flush, 0..0)]),
             BlockOperation::Discard(ranges) => {
-                for range in ranges {
-                    self.request(core, index, Op::Discard, &range, Buf::default());
-                }
+                self.plain(core, origin, ranges.into_iter().map(|range| (Op::Discard, range)));
             }
             BlockOperation::Zero(ranges) => {
-                for (range, unmap) in ranges {
-                    let op = Op::WriteZeroes { fua, unmap };
-                    self.request(core, index, op, &range, Buf::default());
-                }
+                let op = |unmap| Op::WriteZeroes { fua, unmap };
+                let zeroes = ranges.into_iter().map(|(range, unmap)| (op(unmap), range));
+                self.plain(core, origin, zeroes);
             }
             BlockOperation::Id { .. } => unreachable!("that is known without the array"),
+        }
+    }
+
+    /// Begins a job of operations without data.
+    fn plain(
+        &mut self,
+        core: &mut Core,
+        origin: RequestOrigin,
+        operations: impl IntoIterator<Item = (Op, Range<u64>)>,
+    ) {
+        let index = self.jobs.insert(VhostJob::new(origin, (Op::Flush, 0..0), Vec::new()));
+        for (op, range) in operations {
+            self.request(core, index, op, &range, Buf::default());
         }
         self.finish_if_over(index);
     }
 
-    fn transfer(
-        &mut self,
-        core: &mut Core,
-        index: usize,
-        op: Op,
-        range: Range<u64>,
-        areas: Vec<Area>,
-    ) {
-        let next = range.start;
-        self.jobs[index].transfer = Some(VhostTransfer { op, areas, range, next });
+    /// Begins a job that moves data.
+    fn transfer(&mut self, core: &mut Core, job: VhostJob) {
+        let index = self.jobs.insert(job);
         if !self.short.is_empty() || !self.advance(core, index) {
             self.short.push_back(index);
         }
+        self.finish_if_over(index);
     }
 
     /// Makes requests for data as long as there is memory. True when there are no more to be made.
@@ -173,26 +176,23 @@ impl VhostJobs {
             if job.is_issued() {
                 return true;
             }
-            let Some(transfer) = &job.transfer else { return true };
-            let len = Request::first_bytes(transfer.next, transfer.range.end - transfer.next);
-            let range = transfer.next..transfer.next + u64::from(len);
+            let op = job.op;
+            let len = Request::first_bytes(job.next, job.range.end - job.next);
+            let range = job.next..job.next + u64::from(len);
             let window = job.window(&range);
             let buf = window.or_else(|| core.arena.allocate(&mut self.holder, len));
             let Some(buf) = buf else { return false };
-            let Some(transfer) = &mut job.transfer else { return true };
-            if transfer.op != Op::Read {
-                let offset = range.start - transfer.range.start;
+            if op != Op::Read {
+                let offset = range.start - job.range.start;
                 // SAFETY: just allocated, so nobody else has it.
                 let bytes = unsafe { core.arena.memory().bytes_mut(buf) };
-                let copied = copy_out(&job.origin.guest, &transfer.areas, offset, bytes);
-                if copied.is_err() {
+                if copy_out(&job.origin.guest, &job.areas, offset, bytes).is_err() {
                     core.arena.release(&mut self.holder, buf);
                     job.error = Some(RequestError::Malformed);
                     return true;
                 }
             }
-            transfer.next = range.end;
-            let op = transfer.op;
+            job.next = range.end;
             self.request(core, index, op, &range, buf);
         }
     }
@@ -248,18 +248,15 @@ impl VhostJobs {
         let job = &mut self.jobs[index];
         job.in_flight -= 1;
         job.error = job.error.or(result.err());
-        if let Some(transfer) = &job.transfer {
-            let there = core.arena.memory().is_window(request.buf);
-            if transfer.op == Op::Read && result.is_ok() && !there {
-                let offset = request.sector * SECTOR_BYTES - transfer.range.start;
+        if request.buf.len > 0 && !core.arena.memory().is_window(request.buf) {
+            if job.op == Op::Read && result.is_ok() {
+                let offset = request.sector * SECTOR_BYTES - job.range.start;
                 // SAFETY: the request is done, so the buffer is this job's alone.
                 let bytes = unsafe { core.arena.memory().bytes(request.buf) };
-                let copied = copy_in(&job.origin.guest, &transfer.areas, offset, bytes);
+                let copied = copy_in(&job.origin.guest, &job.areas, offset, bytes);
                 job.error = job.error.or(copied.err().map(|_| RequestError::Malformed));
             }
-            if !there {
-                core.arena.release(&mut self.holder, request.buf);
-            }
+            core.arena.release(&mut self.holder, request.buf);
         }
         self.finish_if_over(index);
     }
@@ -270,9 +267,8 @@ impl VhostJobs {
         if job.in_flight > 0 || !job.is_issued() || self.short.contains(&index) {
             return;
         }
-        let VhostJob { origin, transfer, error, .. } = self.jobs.remove(index);
-        let read = transfer.filter(|transfer| transfer.op == Op::Read);
-        let bytes = read.map_or(0, |transfer| transfer.range.end - transfer.range.start);
+        let VhostJob { origin, op, range, error, .. } = self.jobs.remove(index);
+        let bytes = if op == Op::Read { range.end - range.start } else { 0 };
         let status = if error.is_some() { Status::IoError } else { Status::Ok };
         self.finished.push_back(tell(&origin, status, bytes));
     }

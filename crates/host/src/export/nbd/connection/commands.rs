@@ -73,16 +73,16 @@ impl ClientConnection {
             answering: false,
             error: None,
         });
+        let current =
+            |offset, left, transfer| Some(Current { job, offset, left, transfer, filling: None });
         let (op, offset, len) = match kind {
             CommandKind::Read { offset, len } => {
                 let in_turn = !self.session.structured() && len > Request::MAX_BYTES;
-                let transfer = NbdTransfer::Read { in_turn };
-                self.current = Some(Current { job, offset, left: len, transfer });
+                self.current = current(offset, len, NbdTransfer::Read { in_turn });
                 return;
             }
             CommandKind::Write { offset, len, fua } => {
-                let transfer = NbdTransfer::Write { fua, filling: None };
-                self.current = Some(Current { job, offset, left: len, transfer });
+                self.current = current(offset, len, NbdTransfer::Write { fua });
                 return;
             }
             CommandKind::WriteZeroes { offset, len, fua, unmap } => {
@@ -97,7 +97,7 @@ impl ClientConnection {
 
     /// Makes the next request of the current command.
     fn issue(&mut self, core: &mut Core, current: Current) -> Result<(), Stop> {
-        let Current { job, offset, left, transfer } = current;
+        let Current { job, offset, left, transfer, filling } = current;
         let len = Request::first_bytes(offset, left.into());
         let (op, buf) = match transfer {
             // It begins when all else is answered.
@@ -110,23 +110,18 @@ impl ClientConnection {
                 self.exclusive = in_turn;
                 (Op::Read, self.allocate(core, len)?)
             }
-            NbdTransfer::Write { fua, filling } => {
+            NbdTransfer::Write { fua } => {
                 let (buf, filled) = match filling {
                     Some(filling) => filling,
                     None => (self.allocate(core, len)?, 0),
                 };
                 let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
                 if filled < len {
-                    let transfer = NbdTransfer::Write { fua, filling: Some((buf, filled)) };
-                    self.current = Some(Current { transfer, ..current });
+                    self.current = Some(Current { filling: Some((buf, filled)), ..current });
                     return Err(Stop::Input);
                 }
                 (Op::Write { fua }, buf)
             }
-        };
-        let transfer = match transfer {
-            NbdTransfer::Write { fua, .. } => NbdTransfer::Write { fua, filling: None },
-            read @ NbdTransfer::Read { .. } => read,
         };
         self.jobs[job].issued = left == len;
         self.current = (left > len).then_some(Current {
@@ -134,6 +129,7 @@ impl ClientConnection {
             offset: offset + u64::from(len),
             left: left - len,
             transfer,
+            filling: None,
         });
         self.request(core, job, op, (offset, len), buf);
         Ok(())
