@@ -27,11 +27,12 @@ test: ## everything that must hold: style, unit tests, simulation, fuzzing, outs
 	@scripts/test.sh
 
 quick: ## what every edit is tried by, in two minutes: style, unit tests without live ones, 200 seeds
-	@scripts/test.sh fmt clippy quick
+	@scripts/test.sh fmt quick
 
 fixtures: ## arrays that md made, tests/judges/made, anew where their recipes have changed
 	@scripts/setup.sh test
-	cargo test --profile checked --workspace --test judges make_archive -- --ignored
+	. scripts/lints.sh && \
+		cargo test --profile checked --workspace --test judges make_archive -- --ignored
 
 test-rxe: ## the fabric over RDMA, on soft RoCE in a guest
 	@scripts/setup.sh rxe

@@ -10,6 +10,7 @@
 # first hundred seeds.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
+. scripts/lints.sh
 sim=$PWD/target/checked/braid-sim
 [ -n "${BUILT:-}" ] || cargo build --quiet --profile checked --workspace --bins
 start=${START:-1} most=${SEEDS:-10000}

@@ -6,6 +6,7 @@
 # usage: soak.sh [HOURS]     (without: 8)
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
+. scripts/lints.sh
 until=$((SECONDS + $(awk "BEGIN { print int(${1:-8} * 3600) }")))
 found=target/soak/found rates=target/soak/rates
 commit=$(git rev-parse --short HEAD)

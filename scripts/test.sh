@@ -10,9 +10,10 @@
 # run one after another.
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
+. scripts/lints.sh
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
-first=(fmt clippy deny build)
+first=(fmt deny build)
 waiting=(unit judges survive)
 measuring=(comparisons fuzz model)
 computing=(sim)
@@ -129,8 +130,6 @@ unended() {
 
 step_fmt() { cargo fmt --all --check; }
 
-step_clippy() { cargo clippy --profile checked --workspace --all-targets -- -D warnings; }
-
 step_deny() {
 	if cargo deny --version >/dev/null 2>&1; then
 		cargo deny --offline check bans licenses sources
@@ -139,7 +138,8 @@ step_deny() {
 	fi
 }
 
-# Always of the whole workspace: a package built alone has other features, and is built again.
+# It lints, too. Always of the whole workspace: a package built alone has other features, and is
+# built again.
 step_build() {
 	cargo test --profile checked --workspace --no-run && programs
 }
@@ -154,7 +154,11 @@ step_model() {
 	fi
 }
 
-step_unit() { cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges; }
+# Most of them wait, for processes and for time limits that are tested: eight at a time.
+step_unit() {
+	RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} cargo test --profile checked --no-fail-fast \
+		--workspace --exclude braid-judges
+}
 
 # For every edit; `make test` runs all of it, too.
 step_quick() {
