@@ -156,8 +156,8 @@ step_model() {
 
 # Most of them wait, for processes and for time limits that are tested: eight at a time.
 step_unit() {
-	RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} cargo test --profile checked --no-fail-fast \
-		--workspace --exclude braid-judges
+	export RUST_TEST_THREADS=${RUST_TEST_THREADS:-8}
+	cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
 }
 
 # For every edit; `make test` runs all of it, too.

@@ -23,11 +23,12 @@ const JOB: &str = "[global]\nioengine=libaio\ndirect=1\nsize=4m\nfilename=f\ntim
 /// JSON and sums of many numbers round.
 const EXACT: f64 = 1e-6;
 
-/// The words of one of our own commands and of `sh` end up here, too.
-fn mounts_and_loops() -> Vec<String> {
+/// Returns the mounts and loop devices below a directory: others measure at the same time.
+fn mounts_and_loops(below: &Path) -> Vec<String> {
     let mounts = read(Path::new("/proc/self/mounts"));
-    let loops = Run::of(Command::new("losetup").arg("--list")).stdout;
-    let ours = |line: &&str| line.contains("braid-bench");
+    let loops = Run::of(Command::new("losetup").args(["--list", "--output", "BACK-FILE"])).stdout;
+    let below = below.display().to_string();
+    let ours = |line: &&str| line.contains(&below);
     mounts.lines().chain(loops.lines()).filter(ours).map(str::to_owned).collect()
 }
 
@@ -67,15 +68,15 @@ fn every_number_of_one_that_runs_comes_from_what_fio_said() {
     let report = directory.join("report");
     let job = directory.join("own.fio");
     fs::write(&job, JOB).expect("a job file");
-    let before = mounts_and_loops();
+    let scratch = directory.join("scratch");
+    fs::create_dir(&scratch).expect("a directory");
     let mut bench = braid();
     bench.args(["bench", "levels", "--quick", "--levels", "5", "--size", "4M", "--runs", "2"]);
-    bench.arg("--job").arg(&job).arg("--report").arg(&report);
+    bench.arg("--job").arg(&job).arg("--report").arg(&report).arg("--dir").arg(&scratch);
     let run = Run::within(LIMIT, &mut bench).expect_success("comparing");
     assert!(run.stderr.contains("minute"), "it says beforehand how long it takes: {}", run.stderr);
-    let mut stays = mounts_and_loops();
-    stays.retain(|line| !before.contains(line));
-    assert_eq!(stays, Vec::<String>::new(), "something stays");
+    assert_eq!(mounts_and_loops(&scratch), Vec::<String>::new(), "something stays");
+    assert_eq!(fs::read_dir(&scratch).expect("a directory").count(), 0, "something stays");
     check(&report, &["levels"]);
     made_again(&report);
 }
