@@ -3,7 +3,7 @@
 
 mod alerts;
 mod backups;
-mod boots;
+mod boot;
 mod braid_to_md;
 mod cluster;
 mod crash;
@@ -22,6 +22,7 @@ mod nested;
 mod newer;
 mod nodes;
 mod numbered;
+mod operated;
 mod package;
 mod places;
 mod policies;
@@ -35,4 +36,5 @@ mod split;
 mod support;
 mod typed;
 mod ublk;
+mod units;
 mod upgrade;

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
+use crate::boot::{
     BOOT_TOOLS, CANNOT, Machine, boot, enable_monitor, expect_order, file_system, install, members,
 };
 use crate::support::{base, directory, program, skip};

@@ -1,8 +1,4 @@
-//! A machine that boots with arrays: systemd, udev, fstab and a kernel as Debian has them. Such
-//! boots take the longest of all judges, and by this name they begin among the first.
-
-mod operated;
-mod units;
+//! A machine that boots with arrays: systemd, udev, fstab and a kernel as Debian has them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
