@@ -154,9 +154,9 @@ step_model() {
 	fi
 }
 
-# Most of them wait, for processes and for time limits that are tested: eight at a time.
+# Most of them wait, for processes and for time limits that are tested: four at a time.
 step_unit() {
-	export RUST_TEST_THREADS=${RUST_TEST_THREADS:-8}
+	export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 	cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
 }
 
