@@ -154,11 +154,7 @@ step_model() {
 	fi
 }
 
-# Most of them wait, for processes and for time limits that are tested: four at a time.
-step_unit() {
-	export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
-	cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
-}
+step_unit() { cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges; }
 
 # For every edit; `make test` runs all of it, too.
 step_quick() {
