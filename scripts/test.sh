@@ -138,8 +138,8 @@ step_deny() {
 	fi
 }
 
-# It lints, too. Always of the whole workspace: a package built alone has other features, and is
-# built again.
+# Lints what it compiles. Always of the whole workspace: a package built alone has other features,
+# and is built again.
 step_build() {
 	cargo test --profile checked --workspace --no-run && programs
 }
