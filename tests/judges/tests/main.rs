@@ -3,7 +3,7 @@
 
 mod alerts;
 mod backups;
-mod boot;
+mod boots;
 mod braid_to_md;
 mod cluster;
 mod crash;
@@ -22,7 +22,6 @@ mod nested;
 mod newer;
 mod nodes;
 mod numbered;
-mod operated;
 mod package;
 mod places;
 mod policies;
@@ -36,5 +35,4 @@ mod split;
 mod support;
 mod typed;
 mod ublk;
-mod units;
 mod upgrade;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::boot::{
+use super::{
     BOOT_TOOLS, CANNOT, FSTAB, HOME_STOPS, Machine, boot, enable_monitor, expect_order, members,
 };
 use crate::package::packed_fast;

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::boot::{
+use super::{
     BOOT_TOOLS, CANNOT, Machine, boot, enable_monitor, expect_order, file_system, install, members,
 };
 use crate::support::{base, directory, program, skip};
