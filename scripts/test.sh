@@ -154,7 +154,11 @@ step_model() {
 	fi
 }
 
-step_unit() { cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges; }
+# Most of these tests wait for what they have started.
+step_unit() {
+	RUST_TEST_THREADS=$((2 * $(nproc))) \
+		cargo test --profile checked --no-fail-fast --workspace --exclude braid-judges
+}
 
 # For every edit; `make test` runs all of it, too.
 step_quick() {

@@ -20,7 +20,7 @@ fn an_array_lives_loses_a_member_and_gets_another() {
     lab.ok("status home --watch", &[]);
     assert_eq!(status(&lab, "home")["state"], serde_json::json!(["clean"]));
     assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(0));
-    lab.refused(1, "assemble", &members[..3], &members);
+    lab.refused(1, "assemble", &members[..3], &[]);
     let content = lab.ok("cat home", &[]);
 
     lab.ok("fail home", &members[1..2]);
