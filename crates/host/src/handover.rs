@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use braid_array::Refusal;
 use rustix::fs::{FlockOperation, MemfdFlags, flock};
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::execve::execve;
 use crate::notify::kept;
-use crate::system::refused_by_system;
+use crate::system::{refused_by_system, since_1970};
 
 /// Version of the document. A program takes its own and those before it.
 pub const VERSION: u32 = 1;
@@ -346,6 +346,6 @@ pub fn go_back(reason: &str) -> Option<Unserved> {
 }
 
 fn now_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_1970();
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
@@ -34,7 +34,7 @@ use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
 use crate::notify::{self, Watched};
 use crate::submission::{Message, SubmissionQueue};
-use crate::system::refused_by_system;
+use crate::system::{refused_by_system, since_1970};
 
 mod again;
 mod contents;
@@ -173,10 +173,6 @@ impl Stops {
         let (sender, receiver) = mpsc::channel();
         Self { sender, receiver, patience }
     }
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Parts from which an engine is made.
@@ -392,7 +388,8 @@ fn serve_machine(
         logged.map_err(|error| NotSetUp::from(system(error)))?;
         Ok(running.take_over()?)
     });
-    let upgrade = Upgrade { successor: how.successor.as_ref(), limits: &limits, control: &control };
+    let successor = how.successor.as_ref();
+    let upgrade = Upgrade { successor, limits: &limits, news: &news, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
     // Who starts it is told why it did not.
     let served_once = started.is_ok();
@@ -488,7 +485,7 @@ fn report_events(
     engine: &mut Engine,
     stop: Sender<StopRequest>,
 ) -> (Arc<News>, Receiver<ArrayEvent>) {
-    let news = Arc::new(News::default());
+    let news = Arc::new(News::after(upgrade::last_scrub()));
     let reporter = Arc::clone(&news);
     let (sender, events) = mpsc::channel();
     engine.on_event(Box::new(move |event| {

@@ -1,12 +1,18 @@
-//! Refusals by the system, as people are told; and durable directories, which the system does not
-//! sync by itself.
+//! Refusals by the system, as people are told; the time of day; and durable directories, which the
+//! system does not sync by itself.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use braid_array::Refusal;
 use rustix::io::Errno;
+
+/// Returns the time of day; 0 where the clock is set before 1970.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
 
 /// The system refuses something that the command cannot do without.
 pub(crate) fn refused_by_system(error: &io::Error) -> Refusal {

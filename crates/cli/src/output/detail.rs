@@ -12,14 +12,14 @@ use braid_host::control::wire::ControlStatus;
 use braid_host::fabric::Protection;
 
 use super::work::Work;
-use super::{human, names, shape, time};
+use super::{human, last_scrub, names, shape, time};
 
 /// The lines of `mdadm --detail`.
 pub(crate) fn text(array: &ControlStatus) -> String {
-    let mut text = one(&array.name, &array.array, &array.exports, array.protection.as_ref());
+    let mut text = one(&array.name, &array.array, Some(array));
     for child in &array.array.children {
         text.push('\n');
-        text.push_str(&one(&child.short_name(), child, &[], None));
+        text.push_str(&one(&child.short_name(), child, None));
     }
     if !array.disks.is_empty() {
         text.push('\n');
@@ -31,7 +31,7 @@ pub(crate) fn text(array: &ControlStatus) -> String {
 }
 
 /// An array, or one that is a member of it.
-fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Protection>) -> String {
+fn one(name: &str, status: &Status, served: Option<&ControlStatus>) -> String {
     let sb = &status.superblock;
     let mut text = format!("{name}:\n");
     head(&mut text, status);
@@ -49,13 +49,12 @@ fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Prot
     }
     if shape::has_redundancy(sb.level) {
         field(&mut text, "Sync Speed", super::limits(&status.sync));
+        if let Some((scrub, found)) = served.and_then(last_scrub::words) {
+            field(&mut text, if scrub == "repair" { "Last Repair" } else { "Last Check" }, found);
+        }
         text.push('\n');
     }
-    if !exports.is_empty() {
-        field(&mut text, "Exports", exports.join(" "));
-        text.push('\n');
-    }
-    protection.into_iter().for_each(|how| protected(&mut text, how));
+    served.into_iter().for_each(|array| offered(&mut text, array));
     let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
     for witness in witnesses {
         let away = if witness.reachable { "" } else { " (not reachable)" };
@@ -64,6 +63,15 @@ fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Prot
     names(&mut text, sb);
     members(&mut text, status);
     text
+}
+
+/// Prints the exports of an array, and how its nodes are reached.
+fn offered(text: &mut String, array: &ControlStatus) {
+    if !array.exports.is_empty() {
+        field(text, "Exports", array.exports.join(" "));
+        text.push('\n');
+    }
+    array.protection.iter().for_each(|how| protected(text, how));
 }
 
 /// Prints the protection of the connections to nodes.

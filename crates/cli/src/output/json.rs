@@ -10,11 +10,11 @@ use braid_array::format::superblock::devflag;
 use braid_array::status::{
     AbsentStatus, ArrayState, BitmapStatus, MemberState, MemberStatus, Status, WitnessStatus,
 };
-use braid_host::control::wire::{ControlStatus, Mismatch};
+use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
 use serde::Serialize;
 
-use super::{shape, unread};
+use super::{shape, time, unread};
 use crate::invocation::next_step;
 
 /// Version of the schema.
@@ -60,6 +60,8 @@ pub(crate) struct ArrayJson {
     members: Vec<MemberJson>,
     sync: SyncJson,
     mismatches: Option<u64>,
+    /// The last check or repair that came to its end; `null` of an array within another.
+    last_check: Option<LastCheckJson>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
     /// Bytes that the last check could not compare, because members were missing.
@@ -80,6 +82,14 @@ pub(crate) struct ArrayJson {
     held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
+}
+
+#[derive(Debug, Serialize)]
+struct LastCheckJson {
+    action: &'static str,
+    /// RFC 3339, of universal time.
+    finished: String,
+    mismatches: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -205,6 +215,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             nodes: how.nodes,
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
         }),
+        last_check: array.last_scrub.as_ref().map(last_check),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
         unreadable_ranges: places(&array.array, unread::places(&array.array)),
         trusted_ranges: places(&array.array, unread::trusted(&array.array)),
@@ -274,6 +285,7 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
             max_bytes_per_s: status.sync.max_bytes_per_s,
         },
         mismatches: status.mismatch_sectors,
+        last_check: None,
         mismatch_ranges: Vec::new(),
         uncompared_bytes: status.uncompared_sectors * SECTOR_BYTES,
         unreadable_bytes: status.unreadable_sectors * SECTOR_BYTES,
@@ -289,6 +301,14 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         }),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(child).collect(),
+    }
+}
+
+fn last_check(last: &LastScrub) -> LastCheckJson {
+    LastCheckJson {
+        action: last.action.name(),
+        finished: time::rfc_3339(last.ended_unix_s),
+        mismatches: last.mismatch_sectors,
     }
 }
 

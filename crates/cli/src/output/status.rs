@@ -8,7 +8,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 
 use super::work::in_words;
-use super::{detail, human, mdstat, shape, unread};
+use super::{detail, human, last_scrub, mdstat, shape, unread};
 use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
@@ -32,6 +32,9 @@ fn one(array: &ControlStatus) -> String {
     }
     if let Some(line) = in_words(&status.sync) {
         let _ = writeln!(text, "  {line}");
+    }
+    if let Some((scrub, found)) = last_scrub::words(array) {
+        let _ = writeln!(text, "  last {scrub} {found}");
     }
     if let Some(reason) = &status.held_up {
         let name = shell_word(&array.name);

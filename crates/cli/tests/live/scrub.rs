@@ -69,6 +69,36 @@ fn a_check_that_finds_differences_fails_and_a_repair_of_them_does_not() {
     assert_eq!(exit(&lab, "check home --wait").0, Some(0));
 }
 
+/// Checks that who looks at the array later sees what the last check found, too.
+#[test]
+fn the_last_check_is_told_until_the_next_also_after_an_upgrade() {
+    let lab = Lab::new();
+    let members = damaged(&lab, "1", 2, &[(1, 8192, 7)]);
+    lab.ok("assemble home", &members);
+    assert!(!lab.ok_text("status home", &[]).contains("last check"));
+    exit(&lab, "check home --wait");
+    let found = ": 8 sectors differ; next: braid repair home\n";
+    let told = |lab: &Lab| {
+        let status = lab.ok_text("status home", &[]);
+        let line = status.lines().find(|line| line.starts_with("  last check ")).unwrap();
+        assert!(format!("{line}\n").ends_with(found), "{status}");
+        let detail = lab.ok_text("detail home", &[]);
+        assert!(detail.contains("Last Check : ") && detail.contains(found), "{detail}");
+    };
+    told(&lab);
+    lab.ok("upgrade home", &[]);
+    told(&lab);
+    exit(&lab, "repair home --wait");
+    let status = lab.ok_text("status home", &[]);
+    assert!(status.contains("  last repair ") && status.contains(": 8 sectors rewritten\n"));
+    exit(&lab, "check home --wait");
+    let json: Value = serde_json::from_slice(&lab.ok("status home --json", &[])).unwrap();
+    assert_eq!(json["last_check"]["action"], "check");
+    assert_eq!(json["last_check"]["mismatches"], 0);
+    let finished = json["last_check"]["finished"].as_str().unwrap();
+    assert!(finished.ends_with('Z') && finished.contains('T'), "{finished}");
+}
+
 #[test]
 fn a_check_that_cannot_read_everything_fails_and_says_where() {
     let lab = Lab::new();

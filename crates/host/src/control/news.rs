@@ -1,12 +1,14 @@
-//! Events of the array that were reported: the differences found by the last check, for `status`,
-//! and the members that failed, the first one first.
+//! Events of the array that were reported: the differences found by the last check and the time of
+//! its end, for `status`, and the members that failed, the first one first.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::{MemberId, Refusal};
 
-use super::wire::Mismatch;
+use super::wire::{LastScrub, Mismatch};
+use crate::system::since_1970;
 
 /// More differences than this are counted by the array, but not kept one by one.
 const MAX_MISMATCHES: usize = 1000;
@@ -15,12 +17,54 @@ const MAX_MISMATCHES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct News {
     mismatches: Mutex<Vec<Mismatch>>,
+    scrubs: Mutex<Scrubs>,
     failed: Mutex<Vec<(MemberId, Refusal)>>,
     /// The failure that the array could not do without.
     fatal: Mutex<Option<(MemberId, Refusal)>>,
 }
 
+/// Checks and repairs of the array and those within it, which begin together.
+#[derive(Debug, Default)]
+struct Scrubs {
+    /// Those that run, by the member that is an array.
+    running: BTreeSet<Option<MemberId>>,
+    /// Sectors that those found that have ended since the first began.
+    mismatch_sectors: u64,
+    interrupted: bool,
+    last: Option<LastScrub>,
+}
+
+impl Scrubs {
+    fn begin(&mut self, within: Option<MemberId>) {
+        if self.running.is_empty() {
+            *self = Self { last: self.last, ..Self::default() };
+        }
+        self.running.insert(within);
+    }
+
+    fn end(&mut self, within: Option<MemberId>, ended: LastScrub, end: &SyncEnd) {
+        self.running.remove(&within);
+        self.mismatch_sectors += ended.mismatch_sectors;
+        self.interrupted |= matches!(end, SyncEnd::Interrupted { .. });
+        if self.running.is_empty() && !self.interrupted {
+            self.last = Some(LastScrub { mismatch_sectors: self.mismatch_sectors, ..ended });
+        }
+    }
+}
+
 impl News {
+    /// Events of an array that another program served before, which told of this check or repair.
+    pub(crate) fn after(last_scrub: Option<LastScrub>) -> Self {
+        let scrubs = Scrubs { last: last_scrub, ..Scrubs::default() };
+        Self { scrubs: Mutex::new(scrubs), ..Self::default() }
+    }
+
+    /// Returns the last check or repair that came to its end.
+    #[must_use]
+    pub fn last_scrub(&self) -> Option<LastScrub> {
+        self.scrubs().last
+    }
+
     /// The first differences that the last check or repair found.
     #[must_use]
     pub fn mismatches(&self) -> Vec<Mismatch> {
@@ -49,7 +93,19 @@ impl News {
 
     fn take(&self, event: &ArrayEvent, within: Option<MemberId>) {
         match *event {
-            ArrayEvent::SyncStarted(SyncAction::Check | SyncAction::Repair) => self.lock().clear(),
+            ArrayEvent::SyncStarted(SyncAction::Check | SyncAction::Repair) => {
+                self.lock().clear();
+                self.scrubs().begin(within);
+            }
+            ArrayEvent::SyncFinished {
+                action: action @ (SyncAction::Check | SyncAction::Repair),
+                mismatch_sectors,
+                ref end,
+            } => {
+                let ended_unix_s = since_1970().as_secs();
+                let ended = LastScrub { action, ended_unix_s, mismatch_sectors };
+                self.scrubs().end(within, ended, end);
+            }
             ArrayEvent::Mismatch { array_sector, sectors, member, block } => {
                 let mut mismatches = self.lock();
                 if mismatches.len() < MAX_MISMATCHES {
@@ -70,6 +126,10 @@ impl News {
             }
             _ => {}
         }
+    }
+
+    fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
+        self.scrubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Mismatch>> {
@@ -103,6 +163,37 @@ mod tests {
             news.report(&mismatch(sector));
         }
         assert_eq!(news.mismatches().len(), MAX_MISMATCHES);
+    }
+
+    #[test]
+    fn the_last_scrub_is_one_that_ended_with_all_arrays_within() {
+        let news = News::after(None);
+        let action = SyncAction::Check;
+        let report = |inner: Option<u16>, event: ArrayEvent| match inner {
+            None => news.report(&event),
+            Some(inner) => {
+                let array = Stack::array(MemberId(inner));
+                news.report(&ArrayEvent::Within { array, event: Box::new(event) });
+            }
+        };
+        let begin = |inner| report(inner, ArrayEvent::SyncStarted(action));
+        let finish = |inner, mismatch_sectors, end| {
+            report(inner, ArrayEvent::SyncFinished { action, mismatch_sectors, end });
+        };
+        let found = || news.last_scrub().map(|last| (last.action, last.mismatch_sectors));
+        begin(Some(0));
+        begin(Some(1));
+        finish(Some(0), 8, SyncEnd::Complete);
+        assert_eq!(found(), None);
+        finish(Some(1), 16, SyncEnd::Unread { sectors: 1 });
+        assert_eq!(found(), Some((action, 24)));
+        begin(None);
+        finish(None, 32, SyncEnd::Interrupted { reason: "the array is being stopped".into() });
+        assert_eq!(found(), Some((action, 24)));
+        begin(None);
+        finish(None, 0, SyncEnd::Complete);
+        assert_eq!(found(), Some((action, 0)));
+        assert!(news.last_scrub().is_some_and(|last| last.ended_unix_s > 1_700_000_000));
     }
 
     #[test]

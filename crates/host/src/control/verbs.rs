@@ -89,6 +89,7 @@ impl Served {
             started_unix_s: self.started_unix_s,
             exports: self.exports.get(),
             mismatches: self.news.mismatches(),
+            last_scrub: self.news.last_scrub(),
             protection: self.submissions.protection(),
             limits: self.limits.get(),
             disks: self.disks.of(&array),

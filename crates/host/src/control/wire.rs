@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use braid_array::events::StripeBlock;
+use braid_array::events::{StripeBlock, SyncAction};
 use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
@@ -212,6 +212,9 @@ pub struct ControlStatus {
     pub exports: Vec<String>,
     /// The first differences that the last check or repair found.
     pub mismatches: Vec<Mismatch>,
+    /// The last check or repair that came to its end since the array was started.
+    #[serde(default)]
+    pub last_scrub: Option<LastScrub>,
     /// Protection of the connections to its nodes; `None` when its members are local.
     #[serde(default)]
     pub protection: Option<Protection>,
@@ -227,6 +230,17 @@ pub struct ControlStatus {
     pub figures: Option<Figures>,
     /// The state of the array.
     pub array: Status,
+}
+
+/// A check or repair that came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScrub {
+    /// Check or repair.
+    pub action: SyncAction,
+    /// Time at which it ended: seconds since 1970.
+    pub ended_unix_s: u64,
+    /// Sectors that differed, md's way of counting, of all arrays within.
+    pub mismatch_sectors: u64,
 }
 
 /// A stripe or block whose redundancy does not fit.

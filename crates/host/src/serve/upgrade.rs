@@ -19,7 +19,8 @@ use super::faulty::{self, FaultyMember};
 use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
-use crate::control::{ControlServer, NextProgram, StopAnswer};
+use crate::control::wire::LastScrub;
+use crate::control::{ControlServer, News, NextProgram, StopAnswer};
 use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
 use crate::submission::{Message, SubmissionQueue};
@@ -49,7 +50,7 @@ impl fmt::Debug for Successor {
     }
 }
 
-/// Settings made while the array ran, which end with the process.
+/// Settings made while the array ran, and findings, which end with the process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Settings {
     limits: Limits,
@@ -61,19 +62,31 @@ struct Settings {
     parts: Option<Vec<ServedPart>>,
     #[serde(default)]
     faulty: Vec<FaultyMember>,
+    #[serde(default)]
+    last_scrub: Option<LastScrub>,
 }
 
 impl Settings {
-    fn of(status: &Status, limits: Limits, parts: Option<&Vec<ServedPart>>) -> Self {
-        let journal_mode = status.journal.as_ref().map(|journal| journal.mode);
-        let faulty = faulty::of(status);
-        Self { limits, paused: status.sync.paused, journal_mode, parts: parts.cloned(), faulty }
+    fn of(status: &Status, upgrade: &Upgrade<'_>, parts: Option<&Vec<ServedPart>>) -> Self {
+        Self {
+            limits: upgrade.limits.get(),
+            paused: status.sync.paused,
+            journal_mode: status.journal.as_ref().map(|journal| journal.mode),
+            parts: parts.cloned(),
+            faulty: faulty::of(status),
+            last_scrub: upgrade.news.last_scrub(),
+        }
     }
 }
 
 /// Returns the parts on the array, as the previous program served them.
 pub(super) fn parts() -> Option<Vec<ServedPart>> {
     handover::settings::<Settings>()?.parts
+}
+
+/// Returns the last check or repair that ended while the previous program served the array.
+pub(super) fn last_scrub() -> Option<LastScrub> {
+    handover::settings::<Settings>()?.last_scrub
 }
 
 /// Adds to the configuration the members that failed while the previous program served the array.
@@ -103,6 +116,7 @@ pub(super) struct Upgrade<'a> {
     /// `None` where there can be no other program.
     pub(super) successor: Option<&'a Successor>,
     pub(super) limits: &'a LimitKeeper,
+    pub(super) news: &'a News,
     pub(super) control: &'a ControlServer,
 }
 
@@ -136,7 +150,7 @@ impl Upgrade<'_> {
         trial::check_program(&program)?;
         let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
         let system = |error| refused_by_system(&error);
-        let settings = Settings::of(&status, self.limits.get(), running.open_exports.parts());
+        let settings = Settings::of(&status, self, running.open_exports.parts());
         let mut handover = Handover::begin(&settings, &members).map_err(system)?;
         let exports = running.open_exports.hand_over(&mut handover).map_err(system)?;
         self.control.hand_over(&mut handover).map_err(system)?;

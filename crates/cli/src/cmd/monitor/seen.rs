@@ -118,6 +118,7 @@ pub(super) mod testing {
             started_unix_s: 0,
             exports: Vec::new(),
             mismatches: Vec::new(),
+            last_scrub: None,
             protection: None,
             limits: braid_host::limits::Limits::default(),
             disks: BTreeMap::new(),

@@ -2,13 +2,13 @@
 //! about the content of a file are answered here. No I/O.
 
 use std::ops::Range;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::proto::{Attributes, FuseAnswer, FuseRequest, Operation, open, put_name};
 use crate::access::Access;
+use crate::system::since_1970;
 
 /// The inode of the directory.
 const ROOT: u64 = 1;
@@ -102,7 +102,7 @@ impl Tree {
     /// and no other user has access.
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
-        let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let made_s = since_1970().as_secs();
         let parts = PartFiles::default();
         let tree = Self { files, parts, read_only, mode: 0, owner: (0, 0), made_s };
         tree.open_to(&Access::default())
