@@ -14,7 +14,7 @@ use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
 use serde::Serialize;
 
-use super::{shape, time, unread};
+use super::{outlook, shape, time, unread};
 use crate::invocation::next_step;
 
 /// Version of the schema.
@@ -33,6 +33,10 @@ pub(crate) struct ArrayJson {
     size_bytes: u64,
     metadata: &'static str,
     state: Vec<&'static str>,
+    /// Members that may still fail, in words; `null` of an array that has failed.
+    may_fail: Option<String>,
+    /// Next step for an array that lacks members and does not recover them; `null` of one within.
+    next: Option<String>,
     events: u64,
     consistency_policy: &'static str,
     /// Consistency policy.
@@ -215,6 +219,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             nodes: how.nodes,
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
         }),
+        next: outlook::next(&array.name, &array.array),
         last_check: array.last_scrub.as_ref().map(last_check),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
         unreadable_ranges: places(&array.array, unread::places(&array.array)),
@@ -284,6 +289,8 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
             min_bytes_per_s: status.sync.min_bytes_per_s,
             max_bytes_per_s: status.sync.max_bytes_per_s,
         },
+        may_fail: outlook::may_fail(status),
+        next: None,
         mismatches: status.mismatch_sectors,
         last_check: None,
         mismatch_ranges: Vec::new(),

@@ -8,7 +8,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 
 use super::work::in_words;
-use super::{detail, human, last_scrub, mdstat, shape, unread};
+use super::{detail, human, last_scrub, mdstat, outlook, shape, unread};
 use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
@@ -30,6 +30,9 @@ fn one(array: &ControlStatus) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
+    if let Some(line) = outlook_line(&array.name, status) {
+        let _ = writeln!(text, "  {line}");
+    }
     if let Some(line) = in_words(&status.sync) {
         let _ = writeln!(text, "  {line}");
     }
@@ -48,6 +51,16 @@ fn one(array: &ControlStatus) -> String {
         let _ = writeln!(text, "  export {export}");
     }
     text
+}
+
+/// Returns what may still fail and the next step, for an array that lacks members.
+fn outlook_line(name: &str, status: &Status) -> Option<String> {
+    let may_fail = outlook::may_fail(status).filter(|_| status.degraded > 0);
+    let next = outlook::next(name, status).map(|next| format!("next: {next}"));
+    match (may_fail, next) {
+        (Some(may_fail), Some(next)) => Some(format!("{may_fail}; {next}")),
+        (may_fail, next) => may_fail.or(next),
+    }
 }
 
 /// Returns the fate of requests while the array cannot continue, and the reason.

@@ -8,72 +8,14 @@
 //!   answer, and over a restart of the monitor, after which it may be told degraded once more;
 //! - *gone*: `DeviceDisappeared`, and unknown again.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::status::MemberState;
 use serde::{Deserialize, Serialize};
 
-use super::seen::{Seen, Sync};
-
-/// Events with mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Event {
-    DeviceDisappeared,
-    RebuildStarted,
-    /// Progress of the work, in percent.
-    Rebuild(u64),
-    RebuildFinished,
-    Fail,
-    FailSpare,
-    SpareActive,
-    NewArray,
-    DegradedArray,
-    MismatchFound,
-    NodeLost,
-    /// A disk reports that it will fail, or shows signs common to disks that fail soon.
-    DiskWarning,
-    TestMessage,
-}
-
-impl Event {
-    pub(super) fn name(self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
-            Self::Rebuild(percent) => return Cow::Owned(format!("Rebuild{percent:02}")),
-            Self::DeviceDisappeared => "DeviceDisappeared",
-            Self::RebuildStarted => "RebuildStarted",
-            Self::RebuildFinished => "RebuildFinished",
-            Self::Fail => "Fail",
-            Self::FailSpare => "FailSpare",
-            Self::SpareActive => "SpareActive",
-            Self::NewArray => "NewArray",
-            Self::DegradedArray => "DegradedArray",
-            Self::MismatchFound => "MismatchFound",
-            Self::NodeLost => "NodeLost",
-            Self::DiskWarning => "DiskWarning",
-            Self::TestMessage => "TestMessage",
-        })
-    }
-
-    /// Returns whether the event needs action by an administrator, and is therefore mailed.
-    pub(super) const fn is_mailed(self) -> bool {
-        match self {
-            Self::Fail
-            | Self::FailSpare
-            | Self::DegradedArray
-            | Self::MismatchFound
-            | Self::NodeLost
-            | Self::DiskWarning
-            | Self::DeviceDisappeared
-            | Self::TestMessage => true,
-            Self::RebuildStarted
-            | Self::Rebuild(_)
-            | Self::RebuildFinished
-            | Self::SpareActive
-            | Self::NewArray => false,
-        }
-    }
-}
+use super::event::Event;
+use super::next;
+use super::seen::{Seen, Sync, node_of};
 
 /// Something to be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,19 +28,35 @@ pub(super) struct Alert {
     /// Label of the member, if it is a disk.
     #[serde(default)]
     pub(super) disk: Option<String>,
+    /// Role of the member.
+    #[serde(default)]
+    pub(super) role: Option<u16>,
     /// Warning of the disk.
     #[serde(default)]
     pub(super) warning: Option<String>,
+    /// Sectors that a check found to differ, or a repair has rewritten.
+    #[serde(default)]
+    pub(super) sectors: Option<u64>,
+    /// Members that may still fail, in words; `None` of an array that has failed or is gone.
+    #[serde(default)]
+    pub(super) may_fail: Option<String>,
+    /// Next step, if any: what to do, or the command.
+    #[serde(default)]
+    pub(super) next: Option<String>,
     /// State of the array, in the words of `braid status --json`.
     pub(super) state: Vec<String>,
 }
 
 impl Alert {
     fn new(event: Event, array: &Seen, member: Option<&str>) -> Self {
-        let disk = member.and_then(|member| array.disks.get(member).cloned());
+        let found = event == Event::MismatchFound;
         Self {
-            disk,
+            disk: member.and_then(|member| array.disks.get(member).cloned()),
+            role: member.and_then(|member| array.roles.get(member).copied()),
             warning: None,
+            sectors: found.then_some(array.mismatch_sectors),
+            may_fail: array.may_fail.clone(),
+            next: next::step(event, array, member),
             event,
             array: array.name.clone(),
             uuid: array.uuid.clone(),
@@ -117,9 +75,10 @@ impl Alert {
         Self { warning: Some(warning), ..Self::new(Event::DiskWarning, array, Some(member)) }
     }
 
-    /// Returns the alert of a degraded array.
+    /// Returns the alert of an array that is degraded, or has failed.
     pub(super) fn degraded(array: &Seen) -> Option<Self> {
-        (array.degraded > 0).then(|| Self::new(Event::DegradedArray, array, None))
+        let event = if array.has_failed() { Event::ArrayFailed } else { Event::DegradedArray };
+        (array.degraded > 0).then(|| Self::new(event, array, None))
     }
 }
 
@@ -184,7 +143,7 @@ impl Watch {
             seen.name == seen.served() || runs(seen)
         });
         let gone = |told: &Told| {
-            let seen = Seen { state: Vec::new(), ..told.seen.clone() };
+            let seen = Seen { state: Vec::new(), may_fail: None, ..told.seen.clone() };
             Alert::new(Event::DeviceDisappeared, &seen, None)
         };
         told.map(gone).collect()
@@ -205,6 +164,9 @@ impl Watch {
         let degraded = array.degraded > 0 && (was_told || first_look);
         if let Some(old) = &old {
             alerts.extend(members(&old.seen, &array));
+            if array.has_failed() && !old.seen.has_failed() && (was_told || !first_look) {
+                alerts.push(Alert::new(Event::ArrayFailed, &array, None));
+            }
         }
         let blank = Seen::default();
         let old = old.as_ref().map_or(&blank, |old| &old.seen);
@@ -230,10 +192,13 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut alerts = Vec::new();
     for (member, state) in &old.members {
         let now = new.members.get(member).copied();
-        let disk = || old.disks.get(member).cloned();
         let alert = |event| {
             let alert = Alert::new(event, new, Some(member));
-            Alert { disk: alert.disk.clone().or_else(disk), ..alert }
+            Alert {
+                disk: alert.disk.or_else(|| old.disks.get(member).cloned()),
+                role: alert.role.or_else(|| old.roles.get(member).copied()),
+                ..alert
+            }
         };
         match (state, now) {
             (MemberState::InSync, Some(MemberState::InSync))
@@ -241,7 +206,7 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
             (MemberState::InSync | MemberState::Journal, now) => {
                 alerts.push(alert(Event::Fail));
                 let lost = matches!(now, None | Some(MemberState::Faulty));
-                if lost && let Some(node) = node(member) {
+                if lost && let Some(node) = node_of(member) {
                     alerts.push(Alert::new(Event::NodeLost, new, Some(node)));
                 }
             }
@@ -263,12 +228,6 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
         }
     }
     alerts
-}
-
-/// `HOST:PORT` of a member on a node.
-fn node(member: &str) -> Option<&str> {
-    let address = member.strip_prefix("node://")?;
-    Some(address.split_once('/').map_or(address, |(address, _)| address))
 }
 
 /// Returns alerts about changed background work.

@@ -34,46 +34,60 @@ impl Message {
 
     /// Returns the body of a webhook request.
     pub(super) fn json(&self, host: &str) -> Value {
-        let Alert { event, array, uuid, member, disk, warning, state } = &self.alert;
+        let Alert { event, array, uuid, member, disk, role, warning, .. } = &self.alert;
+        let Alert { sectors, may_fail, next, state, .. } = &self.alert;
         json!({
             "event": event.name(),
             "array": array,
             "uuid": uuid,
             "member": member,
+            "role": role,
             "disk": disk,
             "warning": warning,
+            "sectors": sectors,
+            "may_fail": may_fail,
+            "next": next,
             "host": host,
             "time": self.time,
             "state": state,
         })
     }
 
-    /// A mail's subject, as mdadm words it.
+    /// A mail's subject, as mdadm words it, and the state.
     pub(super) fn subject(&self, host: &str) -> String {
-        let Alert { event, array, .. } = &self.alert;
-        format!("{} event on {}:{host}", event.name(), one_line(array))
+        let Alert { event, array, state, .. } = &self.alert;
+        let subject = format!("{} event on {}:{host}", event.name(), one_line(array));
+        if state.is_empty() { subject } else { format!("{subject}: {}", state.join(", ")) }
     }
 
     /// A mail's text, as mdadm words it.
     pub(super) fn text(&self, mdstat: &str) -> String {
-        let Alert { event, array, member, disk, warning, .. } = &self.alert;
-        let event = event.name();
-        let array = one_line(array);
-        let component = member.as_ref().map_or_else(String::new, |member| {
-            format!("It could be related to component device {}.\n\n", one_line(member))
+        let Alert { event, array, member, disk, role, warning, .. } = &self.alert;
+        let Alert { sectors, may_fail, next, state, .. } = &self.alert;
+        let component = member.as_ref().map(|member| {
+            let role = role.map_or_else(String::new, |role| format!(", in role {role}"));
+            format!("It could be related to component device {}{role}.", one_line(member))
         });
-        let disk = disk.as_ref().map_or_else(String::new, |label| {
-            format!("That is the disk with this label: {}.\n\n", one_line(label))
+        let disk = disk.as_ref().map(|disk| one_line(disk));
+        let disk = disk.map(|label| format!("That is the disk with this label: {label}."));
+        let warning = warning.as_ref().map(|warning| one_line(warning));
+        let warning = warning.map(|warning| format!("What it says: {warning}."));
+        let sectors = sectors.map(|sectors| format!("Sectors that did not fit: {sectors}."));
+        let may_fail = may_fail.as_ref().map(|words| format!("; {}", one_line(words)));
+        let state = (!state.is_empty()).then(|| {
+            format!("The array is now {}{}.", state.join(", "), may_fail.unwrap_or_default())
         });
-        let warning = warning.as_ref().map_or_else(String::new, |warning| {
-            format!("What it says: {}.\n\n", one_line(warning))
-        });
+        let next = next.as_ref().map(|next| format!("Next: {}", one_line(next)));
+        let told = [component, disk, warning, sectors, state, next].into_iter().flatten();
+        let told: String = told.map(|line| format!("{line}\n\n")).collect();
         format!(
             "This is an automatically generated mail message.\n\n\
-             A {event} event had been detected on array {array} at {}.\n\n\
-             {component}{disk}{warning}\
+             A {} event had been detected on array {} at {}.\n\n\
+             {told}\
              Faithfully yours, etc.\n\n\
              The arrays of this machine, as /proc/mdstat would show them:\n\n{mdstat}",
+            event.name(),
+            one_line(array),
             self.time,
         )
     }
@@ -123,7 +137,7 @@ fn atom(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::monitor::events::Event;
+    use crate::cmd::monitor::event::Event;
 
     fn message(member: Option<&str>) -> Message {
         let alert = Alert {
@@ -132,7 +146,11 @@ mod tests {
             uuid: "a:b:c:d".to_owned(),
             member: member.map(str::to_owned),
             disk: member.map(|_| "WDC, serial 7".to_owned()),
+            role: member.map(|_| 2),
             warning: member.map(|_| "8 sectors wait".to_owned()),
+            sectors: None,
+            may_fail: Some("no further member may fail".to_owned()),
+            next: Some("braid add home NEW-DEVICE".to_owned()),
             state: vec!["clean".to_owned(), "degraded".to_owned()],
         };
         Message { alert, time: "2026-01-02T03:04:05Z".to_owned() }
@@ -151,10 +169,13 @@ mod tests {
         let (head, body) = mail.split_once("\n\n").expect("a head");
         assert!(head.starts_with("From: Braid monitoring <a@b>\n"), "{head}");
         assert!(head.contains("\nTo: root\\nBcc: all\n"), "{head}");
-        assert!(head.contains("\nSubject: Fail event on home:here\n"), "{head}");
-        assert!(body.contains("component device /dev/a\\n\\nb."), "{body}");
+        assert!(head.contains("\nSubject: Fail event on home:here: clean, degraded\n"), "{head}");
+        assert!(body.contains("component device /dev/a\\n\\nb, in role 2."), "{body}");
         assert!(body.contains("this label: WDC, serial 7."), "{body}");
         assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
+        let now = "The array is now clean, degraded; no further member may fail.\n\n\
+                   Next: braid add home NEW-DEVICE\n\n";
+        assert!(body.contains(now), "{body}");
         assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
     }
 
@@ -172,7 +193,8 @@ mod tests {
         let json = message(None).json("here");
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
-            "warning": null, "host": "here",
+            "role": null, "warning": null, "sectors": null, "host": "here",
+            "may_fail": "no further member may fail", "next": "braid add home NEW-DEVICE",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
         });
         assert_eq!(json, expected);

@@ -12,11 +12,13 @@ use signal_hook::iterator::Signals;
 
 mod ask;
 mod board;
+mod event;
 mod events;
 mod http;
 mod kept;
 mod message;
 mod metrics;
+mod next;
 mod nodes;
 mod outbox;
 mod recent;

@@ -8,6 +8,7 @@ use braid_host::control::wire::ControlStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::output::json::state_words;
+use crate::output::outlook;
 
 /// mdadm tells of background work at each fifth of it.
 const MARK_PERCENT: u64 = 20;
@@ -23,6 +24,17 @@ pub(super) struct Seen {
     /// Roles without a member that is in sync.
     pub(super) degraded: u16,
     pub(super) members: BTreeMap<String, MemberState>,
+    #[serde(default)]
+    pub(super) roles: BTreeMap<String, u16>,
+    /// Members that may still fail, in words.
+    #[serde(default)]
+    pub(super) may_fail: Option<String>,
+    /// Next step for an array that lacks members and does not recover them.
+    #[serde(default)]
+    pub(super) next: Option<String>,
+    /// The last scrub was a repair.
+    #[serde(default)]
+    pub(super) repaired: bool,
     /// Labels of members that are disks.
     #[serde(default)]
     pub(super) disks: BTreeMap<String, String>,
@@ -53,7 +65,9 @@ impl Seen {
     pub(super) fn all(array: &ControlStatus) -> Vec<Self> {
         let all = within(&array.name, &array.array).into_iter();
         let mut all: Vec<Self> = all.map(|(name, status)| Self::of(name, status)).collect();
+        let repaired = array.last_scrub.is_some_and(|last| last.action == SyncAction::Repair);
         for seen in &mut all {
+            seen.repaired = repaired;
             let disks = seen.members.keys().filter_map(|member| array.disks.get_key_value(member));
             seen.disks = disks.map(|(member, disk)| (member.clone(), disk.label())).collect();
         }
@@ -62,6 +76,9 @@ impl Seen {
 
     fn of(name: String, status: &Status) -> Self {
         let members = status.members.iter().map(|one| (one.device.clone(), one.state));
+        let roles = status.members.iter().filter_map(|one| Some((one.device.clone(), one.role?.0)));
+        let served = name.split_once('/').map_or(name.as_str(), |(served, _)| served);
+        let next = outlook::next(served, status);
         let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
         let lost = witnesses.filter(|witness| !witness.reachable);
         Self {
@@ -70,11 +87,20 @@ impl Seen {
             state: state_words(status).into_iter().map(str::to_owned).collect(),
             degraded: status.degraded,
             members: members.collect(),
+            roles: roles.collect(),
+            may_fail: outlook::may_fail(status),
+            next,
+            repaired: false,
             disks: BTreeMap::new(),
             sync: sync(status),
             mismatch_sectors: status.mismatch_sectors.unwrap_or(0),
             lost_witnesses: lost.map(|witness| witness.address.clone()).collect(),
         }
+    }
+
+    /// Returns whether it lacks more members than it can do without.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.iter().any(|word| word == "failed")
     }
 
     /// Returns the name of the array with a process of its own that serves it.

@@ -14,7 +14,7 @@ use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::events::Event;
+use super::event::Event;
 use super::message::Message;
 use super::smtp::{self, Server};
 use crate::args::MonitorArgs;

@@ -71,6 +71,34 @@ fn members_that_change() {
 }
 
 #[test]
+fn an_array_that_fails_is_not_told_as_one_more_member() {
+    let failed = |array: Seen| Seen { state: vec!["failed".to_owned()], ..degraded(array) };
+    let one = degraded(array(&[("a", InSync), ("b", Faulty)]));
+    let two = failed(array(&[("a", Faulty), ("b", Faulty)]));
+    let mut watch = Watch::default();
+    assert_eq!(look(&mut watch, &[&array(&[("a", InSync), ("b", InSync)])]), [""; 0]);
+    assert_eq!(look(&mut watch, &[&one]), ["Fail b"]);
+    assert_eq!(look(&mut watch, &[&two]), ["Fail a", "ArrayFailed"]);
+    assert_eq!(look(&mut watch, &[&two]), [""; 0], "once");
+    let mut resumed = Watch::resume(watch.told());
+    assert_eq!(look(&mut resumed, &[&two]), ["ArrayFailed"], "once more after a restart");
+    assert_eq!(look(&mut resumed, &[&two]), [""; 0]);
+    let mut unknown = Watch::default();
+    assert_eq!(look(&mut unknown, &[&two]), ["ArrayFailed"]);
+    assert_eq!(look(&mut unknown, &[&one]), ["SpareActive a"]);
+    assert_eq!(look(&mut unknown, &[&two]), ["Fail a", "ArrayFailed"]);
+}
+
+#[test]
+fn an_alert_has_the_role_also_of_a_member_that_is_gone() {
+    let roles: BTreeMap<String, u16> = [("a".to_owned(), 3)].into();
+    let mut watch = Watch::default();
+    watch.look(vec![Seen { roles, ..array(&[("a", InSync)]) }], &BTreeSet::new());
+    let alerts = watch.look(vec![degraded(array(&[]))], &BTreeSet::new());
+    assert_eq!(alerts[0].role, Some(3));
+}
+
+#[test]
 fn nodes_that_are_lost() {
     let member = "node://host:7001/home";
     let whole = array(&[(member, InSync)]);

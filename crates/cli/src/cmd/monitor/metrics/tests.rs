@@ -11,26 +11,13 @@ use braid_host::remote::NodeSurvey;
 use super::*;
 use crate::cmd::monitor::nodes::NodeFound;
 use crate::cmd::monitor::seen::testing::served;
+use crate::output::testing;
 
 fn array() -> ControlStatus {
-    let member = |number: u16, state| MemberStatus {
-        member: MemberId(number),
-        device: format!("/dev/odd \"{number}\"\n"),
-        role: None,
-        number,
-        state,
-        replacement: false,
-        want_replacement: false,
-        needed: false,
-        events: 0,
+    let member = |number, state| MemberStatus {
         errors: 3,
         corrected_reads: 2,
-        unreliable: false,
-        slow_ms: None,
-        refused: None,
-        awaited: false,
-        recovery_offset_sectors: None,
-        devflags: 0,
+        ..testing::member(number, &format!("/dev/odd \"{number}\"\n"), state)
     };
     let members = vec![member(0, MemberState::InSync), member(1, MemberState::Faulty)];
     let child = Status { mismatch_sectors: Some(2), ..Status::blank() };
