@@ -27,6 +27,7 @@ test: ## everything that must hold: style, unit tests, simulation, fuzzing, outs
 	@scripts/test.sh
 
 quick: ## what every edit is tried by, in two minutes: style, unit tests without live ones, 200 seeds
+	@scripts/setup.sh build
 	@scripts/test.sh fmt quick
 
 fixtures: ## arrays that md made, tests/judges/made, anew where their recipes have changed
@@ -41,6 +42,7 @@ test-rxe: ## the fabric over RDMA, on soft RoCE in a guest
 ci: test ## what the continuous integration runs
 
 release: ## what is given away, in target/programs: braid and braid-bench, debug information beside them
+	@scripts/setup.sh build
 	@scripts/release.sh
 
 install: release ## programs, man pages, units, completions below DESTDIR, PREFIX=/usr/local
@@ -59,20 +61,24 @@ book: ## the documentation as a web site, target/book/index.html
 	@mdbook build docs
 
 reference: ## docs/commands.md, from the definitions of the arguments
+	@scripts/setup.sh build
 	BRAID_WRITE_REFERENCE=1 cargo test -q -p braid-cli --lib reference
 
 map: ## docs/map.md, from the first sentences of the modules
+	@scripts/setup.sh build
 	BRAID_WRITE_MAP=1 cargo test -q -p braid-tidy --test tidy map
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench
 
 sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=10000 over nodes
+	@scripts/setup.sh build
 	cargo run --release -p braid-sim -- --seeds $(SEEDS)
 	cargo run --release -p braid-sim -- --nested --seeds $(NESTED_SEEDS)
 	cargo run --release -p braid-sim -- --cluster --seeds $(CLUSTER_SEEDS)
 
 mutants: ## break each rule of arrays over nodes, and see that the simulator notices
+	@scripts/setup.sh build
 	@scripts/mutants.sh
 
 soak: ## look for faults for HOURS=8: seeds, rounds, rules that are broken, the model; as root
@@ -89,6 +95,7 @@ survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as ro
 	@scripts/survive.sh $(ROUNDS)
 
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60
+	@scripts/setup.sh build
 	FUZZ_SECONDS=$(SECONDS_EACH) scripts/test.sh fuzz
 
 bench: bench-parity bench-fabric bench-quick ## all measurements, the comparisons in short
@@ -115,6 +122,7 @@ bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/bench-parity.sh
 
 bench-fabric: ## puts over TCP and libfabric beside a plain stream, in one run
+	@scripts/setup.sh build
 	cargo bench --quiet -p braid-host --bench fabric
 
 bench-cluster: ## schedules over nodes on shaped links, with plots; QUICK=1 for a short one

@@ -40,16 +40,18 @@ case " $* " in
 *" braid "*)
 	units=$root/lib/systemd/system
 	install -d "$units" "$root/lib/systemd/system-generators" "$root/lib/udev/rules.d" \
-		"$share/doc/braid/docs"
+		"$share/doc/braid/docs/performance"
 	for unit in contrib/systemd/*.{service,target,timer}; do
 		with_paths 644 "$unit" "$units/$(basename "$unit")"
 	done
 	with_paths 755 contrib/systemd/braid-generator \
 		"$root/lib/systemd/system-generators/braid-generator"
 	with_paths 644 contrib/udev/63-braid.rules "$root/lib/udev/rules.d/63-braid.rules"
-	install -m 644 README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT contrib/alerts.yml \
-		contrib/alerts.test.yml contrib/grafana.json contrib/arrays.toml "$share/doc/braid"
+	install -m 644 README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md \
+		LICENSE-APACHE LICENSE-MIT contrib/alerts.yml contrib/alerts.test.yml contrib/grafana.json \
+		contrib/arrays.toml "$share/doc/braid"
 	install -m 644 docs/*.md "$share/doc/braid/docs"
+	install -m 644 docs/performance/*.svg "$share/doc/braid/docs/performance"
 	;;
 esac
 echo "installed below $root"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the named jobs need and that are missing, and a Rust toolchain
 # where there is none. For the book, mdbook.
-# usage: setup.sh [test|demo|bench|rxe|deb|static|book]...
+# usage: setup.sh [build|test|demo|bench|rxe|deb|static|book]...
 #        (as root; otherwise it says what to install)
 set -euo pipefail
 
@@ -46,17 +46,18 @@ for job in "${@:-test}"; do
 		wanted+=(${packages[kernel]} ${packages[boot]} ${packages[deb]} ${packages[static]})
 		wanted+=(${packages[rescue]})
 		;;
-	deb) wanted+=(${packages[deb]}) ;;
+	build) wanted+=(${packages[ofi]}) ;;
+	deb) wanted+=(${packages[ofi]} ${packages[deb]}) ;;
 	static) wanted+=(${packages[static]}) ;;
 	book) wanted+=(${packages[book]}) ;;
-	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
+	demo) wanted+=(${packages[ofi]} ${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
 		wanted+=(${packages[servers]})
 		;;
 	*)
-		echo "setup.sh: no job named $job; try test, demo, bench, rxe, deb, static or book" >&2
+		echo "setup.sh: no job named $job; try build, test, demo, bench, rxe, deb, static or book" >&2
 		exit 2
 		;;
 	esac

@@ -43,4 +43,30 @@ fn programs_man_pages_and_completions_are_installed_below_a_directory() {
     assert!(page.contains(".TH braid-assemble 1"), "{page}");
     let page = content(&to.join("usr/share/man/man1/braid-bench.1"));
     assert!(page.contains("braid\\-bench\\-levels(1)"), "not that of braid-bench: {page}");
+    assert_eq!(broken_links(&to.join("usr/share/doc/braid")), [""; 0]);
+}
+
+/// Returns the links of the pages below a directory that lead to no file.
+pub(crate) fn broken_links(pages: &Path) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut links = 0;
+    for directory in [pages.to_owned(), pages.join("docs")] {
+        for entry in std::fs::read_dir(&directory).expect("a directory of pages") {
+            let page = entry.expect("an entry").path();
+            if page.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = content(&page);
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+                let file = link.0.split_once('#').map_or(link.0, |(file, _)| file);
+                let here = !file.is_empty() && !file.contains("://");
+                links += usize::from(here);
+                if here && !directory.join(file).exists() {
+                    broken.push(format!("{}: {file}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(links > 50, "the pages were not found: {links} links");
+    broken
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::installed::broken_links;
 use crate::support::{Run, braid, directory, program, read, skip, sparse_file};
 
 /// What packs for a minute of a processor does so in two seconds: dpkg and lintian take both.
@@ -94,6 +95,7 @@ fn packages_come_and_go_and_leave_arrays_alone() {
         Run::of(command.args(words))
     };
     dpkg(&["--install", packages[0]]).expect_success("braid is installed");
+    assert_eq!(broken_links(&root.join("usr/share/doc/braid")), [""; 0]);
     dpkg(&["--install", packages[1]]).expect_success("braid-bench is installed");
     expect_files(&root);
 
