@@ -31,8 +31,10 @@ const HEAP: &str = "images 5
     braid fail home b.img; braid remove home b.img; braid add home d.img
     braid status home --watch; braid stop home";
 
-pub(super) const README: &[Scene] =
-    &[Scene { page: "README.md", headings: &["Install it"], ..EMPTY }];
+pub(super) const README: &[Scene] = &[
+    Scene { page: "README.md", headings: &["Install it"], ..EMPTY },
+    Scene { page: "docs/facts.md", headings: &["Backups"], before: "home", ..EMPTY },
+];
 
 pub(super) const START: &[Scene] = &[Scene {
     page: "docs/start.md",
