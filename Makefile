@@ -123,7 +123,7 @@ bench-parity: ## xor and P+Q beside ISA-L, in one run
 
 bench-fabric: ## puts over TCP and libfabric beside a plain stream, in one run
 	@scripts/setup.sh build
-	cargo bench --quiet -p braid-host --bench fabric
+	cargo bench --quiet -p braid-host --features images,ofi --bench fabric
 
 bench-cluster: ## schedules over nodes on shaped links, with plots; QUICK=1 for a short one
 	@scripts/setup.sh bench

@@ -5,7 +5,7 @@
 # usage: demo-cluster.sh     (called by demo.sh; braid is built already)
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
-braid=$PWD/target/release/braid
+braid=$PWD/target/checked/braid
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/braid-cluster.XXXXXX")
 export BRAID_RUN_DIR=$work/run
