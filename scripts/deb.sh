@@ -52,7 +52,7 @@ package() {
 		printf 'braid (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n' "$version"
 		printf ' -- %s  %s\n' "$maintainer" "$(date -Rud "@$SOURCE_DATE_EPOCH")"
 	} | gzip -9n >"$tree/usr/share/doc/$name/changelog.gz"
-	find "$tree/usr/share/man" -name '*.1' -exec gzip -9n {} +
+	find "$tree/usr/share/man" -name '*.[157]' -exec gzip -9n {} +
 	copyright >"$tree/usr/share/doc/$name/copyright"
 	install -D -m 644 contrib/debian/lintian-overrides "$tree/usr/share/lintian/overrides/$name"
 	for page in preinst postinst prerm postrm; do

@@ -30,6 +30,12 @@ for program; do
 	"$programs/$program" completions fish >"$share/fish/vendor_completions.d/$program.fish"
 	"$programs/$program" man "$share/man/man1"
 done
+# Of other sections are what the programs have in common, and the file of arrays.
+for page in "$share"/man/man1/*.[57]; do
+	[ -f "$page" ] || continue
+	install -D -m 644 "$page" "$share/man/man${page##*.}/${page##*/}"
+	rm "$page"
+done
 
 # with_paths MODE FILE TO: what calls the program has to know where it is.
 with_paths() {

@@ -26,6 +26,7 @@ mod key;
 mod launch;
 mod layout;
 mod manage;
+mod manual;
 mod maps;
 mod monitor;
 mod node;
@@ -101,7 +102,10 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(run_dir, args),
         Command::Completions(args) => completions::<Cli>(args.shell),
-        Command::Man(args) => man_pages::<Cli>(&args.dir, &["bench"]),
+        Command::Man(args) => {
+            man_pages::<Cli>(&args.dir, &["bench"])?;
+            manual::write(&args.dir)
+        }
         Command::Assemble(args) => assemble::run(run_dir, args),
     }
 }

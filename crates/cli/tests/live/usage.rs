@@ -158,4 +158,5 @@ fn help_version_completions_and_man_pages_are_answers() {
     );
     assert!(!dir.join("braid-bench.1").exists(), "that page is the other program's");
     assert!(dir.join("braid-node-status.1").exists());
+    assert!(dir.join("arrays.toml.5").exists() && dir.join("braid.7").exists());
 }
