@@ -1,7 +1,7 @@
 //! Nodes that are added, or to which a member is copied: facts for [`KeeperSide`], and execution of
 //! its commands.
 
-use braid_array::action::{Command, CommandId, NewMember};
+use braid_array::action::{Command, NewMember};
 use braid_array::events::ArrayEvent;
 use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{MemberId, Refusal, Role};
@@ -95,8 +95,24 @@ impl Parts {
                 }
             }
             JoinCommand::Reply(id, result) => self.out.reply(id, result),
-            JoinCommand::BeginCopying(id, old, place) => self.begin_copying(id, old, place),
-            JoinCommand::Exchange(place) => self.exchange(place),
+            JoinCommand::BeginCopying(old, place) => {
+                let target = SessionKey::CopyTarget;
+                if let Err(why) = self.keeper_mut().begin_copying(old) {
+                    return self.keeper_side.fail(target, Some(why));
+                }
+                self.shared.reads.stands_anew(target);
+                self.engine.copies.begin(place, self.shared.pipeline.base_reads());
+                self.sessions.rest(target, NegotiationStep::Copying);
+                self.keeper_side.copy_begun();
+            }
+            JoinCommand::Exchange(place) => {
+                let (engine, mut cx) = self.engine();
+                engine.end_copy(&mut cx, place);
+                let (sessions, net) = self.sessions();
+                sessions.exchange(&net, place);
+                self.shared.reads.exchange(place);
+                self.wire_next();
+            }
             JoinCommand::EndCopying(old, why) => {
                 self.keeper_mut().end_copying(why.reason.clone());
                 let Refusal { reason, next } = why;
@@ -168,20 +184,6 @@ impl Parts {
         !journals.are_used() || journals.decided.is_none() || self.session(role).replayed
     }
 
-    /// Begins the copy of this role's member, and answers the command.
-    pub(super) fn begin_copying(&mut self, command: Option<CommandId>, old: MemberId, place: Role) {
-        let target = SessionKey::CopyTarget;
-        if let Err(why) = self.keeper_mut().begin_copying(old) {
-            return self.keeper_side.fail(target, Some(why));
-        }
-        self.shared.reads.stands_anew(target);
-        self.engine.copies.begin(place, self.shared.pipeline.base_reads());
-        self.sessions.rest(target, NegotiationStep::Copying);
-        if let Some(id) = command {
-            self.out.reply(id, Ok(()));
-        }
-    }
-
     /// Advances the copy. Once all of it is durable and was read back, the old member is retired.
     /// Returns whether it is: the two are to be exchanged after the keeper's commands are carried
     /// out.
@@ -243,15 +245,5 @@ impl Parts {
 
     fn end_copy(&mut self, why: Refusal) {
         self.join(|side| side.fail(SessionKey::CopyTarget, Some(why)));
-    }
-
-    /// Gives the copy target the role of the retired member.
-    pub(super) fn exchange(&mut self, place: Role) {
-        let (engine, mut cx) = self.engine();
-        engine.end_copy(&mut cx, place);
-        let (sessions, net) = self.sessions();
-        sessions.exchange(&net, place);
-        self.shared.reads.exchange(place);
-        self.wire_next();
     }
 }

@@ -104,9 +104,8 @@ pub(in crate::client) enum JoinCommand {
     Restore(SessionKey, Option<Role>),
     /// Has the keeper take in a node that is wired. Answered by `taken_in` or `fail`.
     TakeIn(Recovery),
-    /// Begins to copy the member of this role, and answers the command. Answered by `fail` if the
-    /// member cannot be copied.
-    BeginCopying(Option<CommandId>, MemberId, Role),
+    /// Begins to copy the member of this role. Answered by `copy_begun` or `fail`.
+    BeginCopying(MemberId, Role),
     /// Gives the copy target the role of the retired member.
     Exchange(Role),
     /// Ends the copy of a member before its end.

@@ -50,12 +50,19 @@ impl KeeperSide {
 
     /// Begins the copy: the old member's node is connected to the target.
     pub(in crate::client) fn copy_wired(&mut self) {
-        let recovery = self.recovery.as_mut().map(|one| (&mut one.origin, one.place));
-        let Some((Origin::Copy { command, old }, place)) = recovery else {
+        let Some((old, place, _)) = self.copied() else {
             return self.fail(SessionKey::CopyTarget, None);
         };
-        let command = command.take();
-        self.commands.push_back(JoinCommand::BeginCopying(command, *old, place));
+        self.commands.push_back(JoinCommand::BeginCopying(old, place));
+    }
+
+    /// Answers the command: the copy has begun.
+    pub(in crate::client) fn copy_begun(&mut self) {
+        if let Some(Recovery { origin: Origin::Copy { command, .. }, .. }) = &mut self.recovery
+            && let Some(id) = command.take()
+        {
+            self.commands.push_back(JoinCommand::Reply(id, Ok(())));
+        }
     }
 
     /// Returns the member that is copied, its role, and the spare.

@@ -455,8 +455,9 @@ fn a_member_is_replaced_by_a_spare_if_enough_others_vote() {
 fn a_copy_begins_when_its_target_is_wired_and_ends_with_the_role() {
     let mut side = recovering(copy(Some(COMMAND)));
     side.copy_wired();
-    let begin = JoinCommand::BeginCopying(Some(COMMAND), OLD, Role(0));
-    assert_eq!(commands(&mut side), [begin]);
+    assert_eq!(commands(&mut side), [JoinCommand::BeginCopying(OLD, Role(0))]);
+    side.copy_begun();
+    assert_eq!(commands(&mut side), [JoinCommand::Reply(COMMAND, Ok(()))]);
     assert_eq!(side.copied(), Some((OLD, Role(0), &node("s"))));
     assert_eq!(side.recovery.as_ref().map(|one| one.origin), Some(copy(None)), "it is answered");
     side.exchange();
@@ -471,6 +472,17 @@ fn a_copy_begins_when_its_target_is_wired_and_ends_with_the_role() {
     assert_eq!(commands(&mut side), [JoinCommand::Restore(key, None)]);
     side.copy_wired();
     assert_eq!(commands(&mut side), [JoinCommand::HangUp(TARGET)], "nothing is copied");
+}
+
+#[test]
+fn a_command_is_refused_if_the_copy_cannot_begin() {
+    let mut side = recovering(copy(Some(COMMAND)));
+    side.copy_wired();
+    commands(&mut side);
+    side.fail(TARGET, Some(because("the array is not in sync")));
+    let told = commands(&mut side);
+    let refused = JoinCommand::Reply(COMMAND, Err(because("the array is not in sync")));
+    assert_eq!(told.last(), Some(&refused), "{told:?}");
 }
 
 #[test]
