@@ -383,7 +383,7 @@ pub enum Command {
 }
 
 /// A device to add.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMember {
     /// The id under which the executor will do I/O on it. Must be free: see `Array::free_member`.
     pub member: MemberId,

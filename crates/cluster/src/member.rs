@@ -16,7 +16,7 @@ pub struct VolumeAddress {
 }
 
 /// A member as the client finds it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientMember {
     /// Its node, `HOST:PORT`.
     pub address: String,

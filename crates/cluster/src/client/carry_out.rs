@@ -22,7 +22,7 @@ impl Client {
             // The keeper waits no longer for a node.
             LaneCommand::GiveUp(member) => {
                 if let Some(role) = self.parts.alive_role_of(member) {
-                    self.keeper_side.cut(&mut self.parts, role);
+                    self.parts.cut(role);
                 }
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
@@ -48,7 +48,7 @@ impl Client {
     pub(super) fn carry_out_loss(&mut self, Loss { key, why, kind }: Loss) {
         let parts = &mut self.parts;
         let Some(role) = parts.sessions.list.alive_role(key) else {
-            return self.keeper_side.lose_stranger(parts, key, why);
+            return parts.lose_stranger(key, Some(why));
         };
         let id = parts.sessions.list.id(role);
         if kind == LossKind::Store && id.is_some_and(|id| parts.keeper.view().needs(id)) {

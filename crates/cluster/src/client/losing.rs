@@ -22,12 +22,20 @@ impl Parts {
         sessions.await_return(&net, role);
     }
 
-    /// Abandons a node: data sent to it is not waited for.
+    /// Notes that the member of a role has left the array, or is abandoned.
+    pub(super) fn departs(&mut self, role: Role) {
+        if let Some(address) = self.session(role).address().map(str::to_owned) {
+            self.join(|side| side.departs(address));
+        }
+    }
+
+    /// Abandons an unresponsive node: data sent to it is not waited for.
     pub(super) fn cut(&mut self, role: Role) {
         let (sessions, mut net) = self.sessions();
         net.out.cut(sessions.list.get(role).peer);
         let unanswered = sessions.lost(&mut net, role);
         self.goes_without(role, unanswered);
+        self.departs(role);
     }
 
     /// Drops or reroutes the pending requests to a node.

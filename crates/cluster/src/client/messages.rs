@@ -116,7 +116,7 @@ impl Client {
 
     /// Handles an event of the sessions.
     pub(super) fn session_event(&mut self, event: SessionEvent) {
-        let Self { parts, keeper_side, .. } = self;
+        let parts = &mut self.parts;
         match event {
             SessionEvent::Holds {
                 key: SessionKey::Member(role),
@@ -125,12 +125,12 @@ impl Client {
                 let (ownership, mut cx, _) = parts.ownership();
                 ownership.request_grant(&mut cx, role);
             }
-            SessionEvent::Holds { key, step } => keeper_side.holds(parts, key, step),
-            SessionEvent::Judge { key, answer } => keeper_side.judge(parts, key, &answer),
+            SessionEvent::Holds { key, step } => parts.holds(key, step),
+            SessionEvent::Judge { key, answer } => parts.judge(key, &answer),
             SessionEvent::Ready => parts.start_goes_on(),
-            SessionEvent::Wired { key, ok } => keeper_side.wired(parts, key, ok),
-            SessionEvent::Over => keeper_side.over(),
-            SessionEvent::Failed { key, why } => keeper_side.failed(parts, key, why),
+            SessionEvent::Wired { key, ok } => parts.wired(key, ok),
+            SessionEvent::Over => parts.keeper_side.departed.done(),
+            SessionEvent::Failed { key, why } => parts.join(|side| side.failed(key, why)),
             SessionEvent::Lost { role, why } => parts.lose(role, why),
             SessionEvent::Silent { key, why } => self.lose_now(key, why, LossKind::Returns),
             SessionEvent::Answered { key, kind, answer } => self.answered(key, kind, answer),
@@ -177,7 +177,7 @@ impl Client {
         };
         match (kind, done) {
             (RequestKind::StoreCopied(_), Err(why)) => {
-                return self.keeper_side.lose_stranger(&mut self.parts, key, why);
+                return self.parts.lose_stranger(key, Some(why));
             }
             (_, Err(why)) if needed => self.lose_now(key, why, LossKind::Fault),
             _ => {}

@@ -4,13 +4,17 @@
 //! slice-sets and reads, over the members of the current [`membership`]. The other half is the
 //! sessions with the nodes: [`sessions`]. Ownership of the array, by votes and views, is in
 //! [`ownership`]. The keeper decides the members, the content of superblocks, background work and
-//! commands; [`carry_out`] executes its commands.
+//! commands; [`carry_out`] executes its commands. [`keeper_side`] chooses the nodes to be members;
+//! [`adding`] executes its commands.
 
+mod adding;
 mod carry_out;
 mod config;
 mod engine;
 mod foretell;
 mod invariants;
+mod joining;
+mod judging;
 mod keeper_side;
 mod latency;
 mod losing;
@@ -30,7 +34,7 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId, Event, NewMember};
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::figures::MemberFigures;
@@ -105,8 +109,6 @@ enum ClientPhase {
 #[derive(Debug)]
 pub struct Client {
     parts: Parts,
-    /// Decides the members.
-    keeper_side: KeeperSide,
     /// The event being handled was not for the engine alone: the membership is refreshed
     /// afterwards.
     sessions_touched: bool,
@@ -155,10 +157,10 @@ impl Client {
             engine,
             sessions,
             ownership,
+            keeper_side: KeeperSide::new(config.absent, config.not_in, config.spare_patience_ms),
         };
-        let keeper_side = KeeperSide::new(config.absent, config.not_in, config.spare_patience_ms);
         let untold = VecDeque::new();
-        let mut client = Self { parts, keeper_side, sessions_touched: false, untold };
+        let mut client = Self { parts, sessions_touched: false, untold };
         client.parts.begin_start(config.looks);
         client.drain();
         client.parts.refresh();
@@ -171,22 +173,46 @@ impl Client {
     }
 
     fn command(&mut self, id: CommandId, command: Command) {
-        let Self { parts, keeper_side, .. } = self;
+        let parts = &mut self.parts;
         if matches!(command, Command::Stop) && parts.is_starting() {
             // Nothing has been written, and nothing needs to be.
             parts.keeper_mut().freeze();
             parts.phase = ClientPhase::Running;
         }
         match command {
-            Command::Add(new) => return keeper_side.add(parts, id, *new),
-            Command::Replace(old) => return keeper_side.replace(parts, id, old, None),
-            Command::ReplaceWith { old, spare } => {
-                return keeper_side.replace(parts, id, old, Some(spare));
+            Command::Add(new) => return self.add(id, new),
+            Command::Replace(old) => return self.replace(id, old, None),
+            Command::ReplaceWith { old, spare } => return self.replace(id, old, Some(spare)),
+            // No answer of a member whose node is gone is waited for.
+            Command::Remove(member) if parts.alive_role_of(member).is_none() => {
+                parts.keeper_mut().nothing_asked(member);
             }
-            Command::Remove(member) => KeeperSide::nothing_asked_of(parts, member),
             _ => {}
         }
         parts.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
+    }
+
+    /// Begins to take a node in; the command is answered when it is a member.
+    fn add(&mut self, id: CommandId, new: Box<NewMember>) {
+        if let Err(why) = self.parts.may_change() {
+            return self.parts.out.reply(id, Err(why));
+        }
+        let facts = self.parts.join_facts();
+        self.parts.join(|side| side.add(&facts, id, new));
+    }
+
+    /// Begins to replace a member by a spare; by this one if it is named.
+    fn replace(&mut self, id: CommandId, old: MemberId, spare: Option<MemberId>) {
+        let parts = &mut self.parts;
+        let may = parts.may_change().and_then(|()| parts.keeper.view().may_be_copied(old));
+        if let Err(why) = may {
+            return parts.out.reply(id, Err(why));
+        }
+        let is_meant = |one: &NewMember| spare.is_none_or(|spare| spare == one.member);
+        let new = parts.keeper.view().spares().find(is_meant);
+        let role = parts.sessions.list.role_of(old);
+        let votes = role.is_some_and(|role| parts.votes_suffice_without(role));
+        parts.join(|side| side.replace(id, old, role, votes, new));
     }
 
     fn takes(&self, request: &Request) -> Result<(), RequestError> {
@@ -228,7 +254,7 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let Parts { keeper, shared, engine, sessions, ownership, .. } = &self.parts;
+        let Parts { keeper, shared, engine, sessions, ownership, keeper_side, .. } = &self.parts;
         let running = matches!(self.parts.phase, ClientPhase::Running);
         let returns = running && !keeper.view().is_stopping();
         let may_return = self.parts.may_return();
@@ -237,7 +263,7 @@ impl Machine for Client {
             if running { keeper.view().deadline() } else { None },
             sessions.deadline(self.parts.is_starting(), may_return, keeper.view()),
             ownership.deadline(may_return),
-            self.keeper_side.deadline(&self.parts),
+            keeper_side.deadline(&self.parts.join_facts()),
         ]
         .into_iter()
         .flatten()
@@ -274,14 +300,14 @@ impl BlockMachine for Client {
     }
 
     fn status(&self) -> Status {
-        let Parts { keeper, out, sessions, ownership, .. } = &self.parts;
+        let Parts { keeper, out, sessions, ownership, keeper_side, .. } = &self.parts;
         let mut status = keeper.view().status();
         out.latency.mark(&mut status);
         sessions.list.mark_away(&mut status);
         let address = |role: Role| sessions.list.get(role).address().map(str::to_owned);
         status.view = ownership.status(self.parts.shared.params().nodes, address);
         if let Some(view) = &mut status.view {
-            view.absent = self.keeper_side.absent_status(&self.parts);
+            view.absent = keeper_side.absent_status(&self.parts.join_facts());
         }
         status
     }

@@ -5,6 +5,7 @@ use braid_array::{MemberId, Refusal, Role};
 
 use super::ClientPhase;
 use super::engine::{Cx, Engine, Shared};
+use super::keeper_side::KeeperSide;
 use super::membership::{Membership, writes_over};
 use super::out::ClientOut;
 use super::ownership::{self, Ownership};
@@ -15,8 +16,7 @@ use super::sessions::{self, Net, Sessions};
 
 /// The machines of the client, side by side. Each call passes in everything that a machine may see,
 /// and none calls another one. Requests to other machines wait in a queue until the client carries
-/// them out. [`KeeperSide`](super::keeper_side::KeeperSide) stands outside, as it works on all of
-/// them.
+/// them out.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) phase: ClientPhase,
@@ -27,6 +27,8 @@ pub(super) struct Parts {
     pub(super) engine: Engine,
     pub(super) sessions: Sessions,
     pub(super) ownership: Ownership,
+    /// Decides the members.
+    pub(super) keeper_side: KeeperSide,
 }
 
 impl Parts {
@@ -220,5 +222,17 @@ impl Parts {
         let quiet = self.quiet();
         let never = |_| false;
         drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });
+    }
+
+    /// Wires the next prepared node, once no slice-set from the time of its loss can reach it.
+    pub(super) fn wire_next(&mut self) {
+        let facts = self.facts();
+        let Self { keeper, out, sessions, engine, .. } = self;
+        out.report_to(keeper);
+        let mut net = Net { keeper: keeper.view(), out, facts };
+        let sets = &engine.sets;
+        let journals = &engine.journals;
+        let over = |lost_at| sets.oldest().is_none_or(|oldest| lost_at < oldest);
+        sessions.wire_next(&mut net, |lost_at| over(lost_at) && journals.allow(lost_at));
     }
 }

@@ -28,7 +28,9 @@ impl Client {
 
     /// Abandons all connections, and with them everything under way.
     pub(crate) fn retire(&mut self) {
-        self.keeper_side.retire(&mut self.parts);
+        for key in self.parts.sessions.list.member_keys() {
+            self.parts.lose_stranger(key, None);
+        }
         self.parts.close_visits();
         self.parts.keeper_mut().give_up();
         self.drain();
@@ -53,7 +55,7 @@ impl Client {
             let (address, volume) = member_parts(&spare.device)?;
             Some(VolumeAddress { address: address.to_owned(), volume: volume.to_owned() })
         });
-        members.map(place).chain(self.keeper_side.absent_places()).chain(spares).collect()
+        members.map(place).chain(self.parts.keeper_side.absent_places()).chain(spares).collect()
     }
 
     pub(crate) const fn is_set_up(&self) -> bool {

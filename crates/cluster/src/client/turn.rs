@@ -12,8 +12,10 @@
 use braid_array::Refusal;
 use braid_array::keeper::LaneReport;
 
+use super::keeper_side::KeeperSide;
 use super::out::LossKind;
 use super::ownership::OwnershipEvent;
+use super::session_key::SessionKey;
 use super::{Client, ClientPhase};
 
 impl Client {
@@ -99,7 +101,7 @@ impl Client {
         let (sessions, mut net) = self.parts.sessions();
         sessions.tick(&mut net);
         self.drain();
-        self.keeper_side.tick(&mut self.parts);
+        self.parts.look_for_nodes();
         let (ownership, mut cx, facts) = self.parts.ownership();
         ownership.tick(&mut cx, facts);
         let (sessions, net) = self.parts.sessions();
@@ -135,18 +137,19 @@ impl Client {
                 break;
             }
         }
-        self.keeper_side.forget_removed(&mut self.parts);
+        self.parts.forget_removed();
         let (ownership, mut cx, _) = self.parts.ownership();
         ownership.record_changes(&mut cx);
         self.drain();
-        self.keeper_side.advance(&mut self.parts);
+        let members = self.parts.sessions.list.member_keys();
+        self.parts.drop_leftovers(members.chain([SessionKey::DepartedVisit]));
         self.parts.say_who_is_slow();
         let (engine, mut cx) = self.parts.engine();
         engine.send_commits(&mut cx);
-        self.keeper_side.wire_next(&mut self.parts);
-        if let Some(place) = self.keeper_side.advance_copy(&mut self.parts) {
+        self.parts.wire_next();
+        if self.parts.advance_copy() {
             self.drain();
-            self.keeper_side.exchange(&mut self.parts, place);
+            self.parts.join(KeeperSide::exchange);
         }
         self.drain();
         let (engine, mut cx) = self.parts.engine();

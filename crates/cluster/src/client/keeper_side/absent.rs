@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::format::{BadBlocks, DevRole, Superblock};
+use braid_array::action::NewMember;
 use braid_array::status::AbsentStatus;
-use braid_array::{Instant, Refusal, Role};
+use braid_array::{Instant, Refusal};
 
 use super::KeeperSide;
-use super::recovery::{Origin, new_member};
+use super::command::{JoinCommand, JoinFacts, Origin, Recovery};
+use super::recovery::own_role;
 use super::visits::Visits;
-use crate::client::parts::Parts;
 use crate::client::retry::pause_millis;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::Purpose;
-use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
 
 /// Absent members. Like lost ones, these members return by themselves, but only their addresses are
@@ -82,60 +80,65 @@ impl Absents {
     }
 }
 
-/// Returns whether a role is vacant and waits for no known member.
-pub(super) fn is_open(parts: &Parts, role: Role) -> bool {
-    let nobody = parts.session(role).state == SessionState::Missing;
-    nobody && parts.keeper.view().is_vacant(role)
-}
-
-pub(super) fn has_open_role(parts: &Parts) -> bool {
-    parts.sessions.list.roles().any(|role| is_open(parts, role))
-}
-
 impl KeeperSide {
     /// Notes that a role is taken. Once no role is open, the absent members have left the array.
-    pub(in crate::client) fn absent_depart(&mut self, parts: &Parts) {
-        if has_open_role(parts) {
-            return;
-        }
-        for place in self.absents.visits.places() {
-            self.departed.add(place.address.clone(), parts.keeper.view().now());
+    pub(super) fn absent_depart(&mut self, facts: &JoinFacts) {
+        if facts.open_roles().is_empty() {
+            let places: Vec<VolumeAddress> = self.absent_places().collect();
+            places.into_iter().for_each(|place| self.departs(place.address));
         }
     }
 
-    pub(super) fn may_look_for_absent(&self, parts: &Parts) -> bool {
+    pub(super) fn may_look_for_absent(&self, facts: &JoinFacts) -> bool {
         let wanted = !self.absents.are_none() && self.recovery.is_none();
-        wanted && parts.may_return() && has_open_role(parts)
+        wanted && facts.may_return && !facts.open_roles().is_empty()
     }
 
     /// Connects to the next absent member whose time has come.
-    pub(super) fn look_for_absent(&mut self, parts: &mut Parts) {
-        if !self.may_look_for_absent(parts) {
+    pub(super) fn look_for_absent(&mut self, facts: &JoinFacts) {
+        if !self.may_look_for_absent(facts) {
             return;
         }
-        let Some(place) = self.absents.visits.next(parts.keeper.view().now()) else { return };
+        let Some(place) = self.absents.visits.next(self.now) else { return };
         self.absents.visits.begin(place.clone());
-        let (sessions, mut net) = parts.sessions();
-        sessions.visit(&mut net, SessionKey::AbsentVisit, Purpose::Absent, place);
+        self.commands.push_back(JoinCommand::Visit(SessionKey::AbsentVisit, place));
     }
 
-    /// Ends the visit of an absent member that is in its place, and begins to add it.
-    pub(super) fn absent_found(
-        &mut self,
-        parts: &mut Parts,
-        found: Box<Superblock>,
-        bad_blocks: Option<BadBlocks>,
-    ) {
-        let place = self.absents.visits.visited();
-        let volume_bytes = parts.session(SessionKey::AbsentVisit).volume_bytes;
+    /// Ends the visit of an absent member that is in its place, and begins to add it, unless there
+    /// are too many members.
+    pub(in crate::client) fn absent_found(&mut self, facts: &JoinFacts, new: Option<NewMember>) {
         // A node grants nothing on a connection that has a volume already.
-        self.fail(parts, SessionKey::AbsentVisit, None);
-        let (Some(place), DevRole::Active(role)) = (place, found.role()) else { return };
-        let Some(member) = parts.keeper.view().free_id() else { return };
-        if self.may_look_for_absent(parts) {
-            let new = new_member(member, device(&place), volume_bytes, found, bad_blocks);
-            // If it cannot now, it is looked at again later.
-            let _ = self.begin_recovery(parts, Origin::Absent, new, role);
+        self.fail(SessionKey::AbsentVisit, None);
+        if let Some(new) = new.map(Box::new)
+            && let Some(place) = own_role(&new)
+            && self.may_look_for_absent(facts)
+        {
+            let origin = Origin::Absent;
+            self.commands.push_back(JoinCommand::Recover(Recovery { origin, new, place }));
         }
+    }
+
+    /// Notes that the visited member stays away until the operator takes it back.
+    pub(in crate::client) fn absent_kept_away(&mut self) {
+        if let Some(place) = self.absents.visits.visited() {
+            self.absents.visits.forget(&place);
+        }
+    }
+
+    /// Notes that another member has the role of the visited one.
+    pub(in crate::client) fn absent_replaced(&mut self) {
+        if let Some(place) = self.absents.visits.visited() {
+            self.departs(place.address);
+        }
+    }
+
+    /// Returns the addresses of members that were not found so far.
+    pub(in crate::client) fn absent_places(&self) -> impl Iterator<Item = VolumeAddress> {
+        self.absents.visits.places().cloned()
+    }
+
+    /// Returns the members that are not in, while a role is open.
+    pub(in crate::client) fn absent_status(&self, facts: &JoinFacts) -> Vec<AbsentStatus> {
+        if facts.open_roles().is_empty() { Vec::new() } else { self.absents.status() }
     }
 }

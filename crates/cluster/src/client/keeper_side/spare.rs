@@ -1,12 +1,10 @@
 //! Spares: nodes that replace a member that is gone for good. A member that may return by itself is
 //! waited for first. A spare is connected only when it is needed.
 
-use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::{Instant, Refusal, Role};
+use braid_array::{Instant, Role};
 
 use super::KeeperSide;
-use super::recovery::Origin;
-use crate::client::parts::Parts;
+use super::command::{JoinCommand, JoinFacts, Origin, Recovery, Vacancy};
 use crate::client::retry::pause_millis;
 use crate::client::sessions::session::SessionState;
 
@@ -30,66 +28,41 @@ impl Spares {
         self.due = now.plus_millis(pause_millis(self.tries));
         self.tries = self.tries.wrapping_add(1);
     }
-}
 
-/// Adds a node as a spare: all members are there.
-pub(super) fn add(
-    parts: &mut Parts,
-    command: CommandId,
-    mut new: NewMember,
-) -> Result<(), Refusal> {
-    let full = || Refusal::new("it has too many members", "remove one first");
-    new.member = parts.keeper.view().free_id().ok_or_else(full)?;
-    new.device_sectors = parts.engine.journals.sectors_before(new.device_sectors);
-    let add = Command::Add(Box::new(new));
-    parts.with_traffic(|keeper, traffic| keeper.command(command, add, traffic));
-    Ok(())
+    /// Returns the time from which a spare may have this role. `absent`: absent members are looked
+    /// for.
+    fn role_due(&self, vacancy: &Vacancy, absent: bool) -> Instant {
+        let Vacancy { state, due, gone_at, .. } = *vacancy;
+        let (waited_for, attempt) = match state {
+            SessionState::Missing => (absent, None),
+            // Who is just coming back is not sent away, but that takes only so long.
+            SessionState::Negotiating(_) => (true, due),
+            SessionState::Ready | SessionState::Lost => (due.is_some(), None),
+        };
+        let due = if waited_for { gone_at.plus_millis(self.patience_ms) } else { gone_at };
+        due.max(attempt.unwrap_or_default()).max(self.due)
+    }
 }
 
 impl KeeperSide {
-    /// Returns the time from which a spare may have this role; `None` while the role is taken.
-    fn role_due(&self, parts: &Parts, role: Role) -> Option<Instant> {
-        if !parts.keeper.view().is_vacant(role) || parts.alive(role) {
-            return None;
-        }
-        let session = parts.session(role);
-        let waited_for = match session.state {
-            SessionState::Missing => !self.absents.are_none(),
-            SessionState::Negotiating(_) => true,
-            SessionState::Ready | SessionState::Lost => session.due.is_some(),
-        };
-        let gone_at = session.gone_at.unwrap_or_default();
-        let due = if waited_for { gone_at.plus_millis(self.spares.patience_ms) } else { gone_at };
-        // Who is just coming back is not sent away, but that takes only so long.
-        let attempt = if session.is_coming() { session.due } else { None };
-        Some(attempt.map_or(due, |until| due.max(until)))
-    }
-
     /// Returns the next role for a spare, and its time.
-    fn next_for_spare(&self, parts: &Parts) -> Option<(Instant, Role)> {
-        parts.keeper.view().spares().next()?;
-        if !parts.may_return() || self.is_taking_in() {
+    pub(super) fn next_for_spare(&self, facts: &JoinFacts) -> Option<(Instant, Role)> {
+        if facts.spares.is_empty() || !facts.may_return || self.is_taking_in() {
             return None;
         }
-        let due = |role| Some((self.role_due(parts, role)?.max(self.spares.due), role));
-        parts.sessions.list.roles().filter_map(due).min()
+        let absent = !self.absents.are_none();
+        let due = |vacancy| (self.spares.role_due(vacancy, absent), vacancy.role);
+        facts.vacancies.iter().map(due).min()
     }
 
-    pub(super) fn spare_deadline(&self, parts: &Parts) -> Option<Instant> {
-        self.next_for_spare(parts).map(|(due, _)| due)
-    }
-
-    /// Gives a spare the role of a member that stays away.
-    pub(super) fn use_spares(&mut self, parts: &mut Parts) {
-        let now = parts.keeper.view().now();
-        let next = self.next_for_spare(parts).filter(|&(due, _)| due <= now);
-        let Some((_, role)) = next else { return };
-        // If one cannot be reached another one may.
-        let count = parts.keeper.view().spares().count().max(1);
-        let next = parts.keeper.view().spares().nth(self.spares.tries as usize % count);
-        let Some(new) = next else { return };
-        if self.begin_recovery(parts, Origin::Spare, new, role).is_err() {
-            self.spares.failed(now);
-        }
+    /// Gives a spare the role of a member that stays away. If one cannot be reached another one
+    /// may.
+    pub(super) fn use_spares(&mut self, facts: &JoinFacts) {
+        let next = self.next_for_spare(facts).filter(|&(due, _)| due <= self.now);
+        let Some((_, place)) = next else { return };
+        let number = self.spares.tries as usize % facts.spares.len();
+        let new = Box::new(facts.spares[number].clone());
+        let origin = Origin::Spare;
+        self.commands.push_back(JoinCommand::Recover(Recovery { origin, new, place }));
     }
 }

@@ -84,7 +84,7 @@ impl Visits {
     }
 
     /// Ends the visit for good.
-    pub(super) fn done(&mut self) {
+    pub(in crate::client) fn done(&mut self) {
         if let Some(place) = self.visited.take() {
             self.forget(&place);
         }

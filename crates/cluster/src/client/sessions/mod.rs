@@ -22,7 +22,7 @@ use braid_array::{Instant, Refusal, Role};
 use super::ClientMember;
 use super::latency::{Done, TimedOperation};
 use super::out::{ClientOut, RequestKind};
-use super::retry::RETRY_MILLIS;
+use super::retry::{PATIENCE_MILLIS, RETRY_MILLIS};
 use super::session_key::SessionKey;
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Params;
@@ -31,7 +31,7 @@ pub(super) use answer::Answer;
 use list::List;
 use negotiation::{AnswerKind, Negotiation, NegotiationStep, Next, Purpose, next};
 use presence::silent;
-use session::{Session, SessionState};
+use session::{Before, Session, SessionState};
 use wiring::Wiring;
 
 /// Additional silence that is tolerated at the start. When two nodes do not see each other, the one
@@ -418,8 +418,8 @@ impl Sessions {
         }
     }
 
-    /// Gives the copy target the role of the copied member. Returns the former session.
-    pub(super) fn exchange(&mut self, place: Role) -> Session {
+    /// Gives the copy target the role of the copied member.
+    pub(super) fn exchange(&mut self, net: &Net<'_>, place: Role) {
         let new = std::mem::replace(self.list.get_mut(SessionKey::CopyTarget), Session::none());
         let old = std::mem::replace(self.list.get_mut(place), new);
         let session = self.list.get_mut(place);
@@ -427,6 +427,10 @@ impl Sessions {
         session.state = SessionState::Negotiating(prepared);
         session.copy_of = None;
         session.gone_at = old.gone_at;
-        old
+        // If it fails, the old one is tried at once.
+        let due = Some(net.now());
+        session.before = old.member.map(|member| Before { member, id: old.id, due });
+        session.due = Some(net.now().plus_millis(PATIENCE_MILLIS));
+        session.lost_at = net.facts.version;
     }
 }

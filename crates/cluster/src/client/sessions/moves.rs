@@ -6,9 +6,10 @@ use braid_array::{Refusal, Role};
 
 use super::negotiation::{Negotiation, NegotiationStep, Purpose, message};
 use super::presence::Presence;
-use super::session::{Session, SessionState};
+use super::session::{Before, Session, SessionState};
 use super::wiring::{Wiring, others};
 use super::{Net, SessionEvent, Sessions};
+use crate::client::ClientMember;
 use crate::client::out::RequestKind;
 use crate::client::retry::{PATIENCE_MILLIS, pause_millis};
 use crate::client::session_key::SessionKey;
@@ -47,11 +48,33 @@ impl Sessions {
         &mut self,
         net: &mut Net<'_>,
         visit: SessionKey,
-        purpose: Purpose,
         place: VolumeAddress,
     ) {
+        let absent = visit == SessionKey::AbsentVisit;
         self.list.get_mut(visit).visited = Some(place);
-        self.dial(net, visit, purpose);
+        self.dial(net, visit, if absent { Purpose::Absent } else { Purpose::Departed });
+    }
+
+    /// Connects to a node that is to have this role, instead of the member of the session.
+    pub(in crate::client) fn recover(
+        &mut self,
+        net: &mut Net<'_>,
+        key: SessionKey,
+        place: Role,
+        member: ClientMember,
+        purpose: Purpose,
+    ) {
+        if self.list.get(key).is_coming() {
+            self.end(net, key);
+        }
+        let session = self.list.get_mut(key);
+        let due = session.due;
+        let before = session.member.replace(member);
+        session.before = before.map(|member| Before { member, id: session.id.take(), due });
+        session.lost_at = net.facts.version;
+        session.refused = None;
+        session.copy_of = (purpose == Purpose::Copy).then_some(place);
+        self.dial(net, key, purpose);
     }
 
     /// Sets the step of a session.
@@ -60,6 +83,12 @@ impl Sessions {
         if let SessionState::Negotiating(negotiation) = &mut session.state {
             negotiation.step = step;
         }
+    }
+
+    /// Sets the step of a session, which rests there for any time.
+    pub(in crate::client) fn rest(&mut self, key: SessionKey, step: NegotiationStep) {
+        self.hold(key, step);
+        self.list.get_mut(key).due = None;
     }
 
     /// Continues a session at a step, and sends its request.

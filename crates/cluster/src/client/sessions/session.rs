@@ -1,15 +1,17 @@
 //! The session with one node.
 
+use braid_array::action::NewMember;
 use braid_array::assemble::bad_blocks_place;
 use braid_array::fabric::PeerId;
-use braid_array::format::Superblock;
+use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{Instant, MemberId, Refusal, Role, SECTOR_BYTES};
 
 use super::negotiation::{Negotiation, NegotiationStep, Question};
 use super::presence::Presence;
 use crate::client::ClientMember;
 use crate::client::membership::MembershipEntry;
-use crate::member::VolumeAddress;
+use crate::client::ownership::decision::NodeGrant;
+use crate::member::{VolumeAddress, member_name};
 use crate::wire::PeerAddress;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,14 @@ pub(in crate::client) enum SessionState {
     Negotiating(Negotiation),
     Ready,
     Lost,
+}
+
+/// The former member of a role, and the time of its next attempt.
+#[derive(Debug)]
+pub(in crate::client) struct Before {
+    pub(in crate::client) member: ClientMember,
+    pub(super) id: Option<MemberId>,
+    pub(super) due: Option<Instant>,
 }
 
 /// The session with one node, for any purpose.
@@ -37,11 +47,15 @@ pub(in crate::client) struct Session {
     pub(super) visited: Option<VolumeAddress>,
     /// The keeper's id for the member.
     pub(in crate::client) id: Option<MemberId>,
+    /// The former member of the role, while a node is being added in its place.
+    pub(in crate::client) before: Option<Before>,
     /// Role of the member that is copied to this node, and its own role after the copy.
     pub(in crate::client) copy_of: Option<Role>,
     /// Its connection, once there was one.
     pub(in crate::client) peer: Option<PeerId>,
     pub(in crate::client) state: SessionState,
+    /// The vote of a node that is no member now.
+    pub(in crate::client) grant: Option<NodeGrant>,
     pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
     pub(in crate::client) ring: u64,
@@ -73,9 +87,11 @@ impl Session {
             member: None,
             visited: None,
             id: None,
+            before: None,
             copy_of: None,
             peer: None,
             state: SessionState::Missing,
+            grant: None,
             presence: Presence::default(),
             ring: 0,
             due: None,
@@ -139,6 +155,17 @@ impl Session {
         self.refused = None;
     }
 
+    /// Gives the session back to the former member.
+    pub(in crate::client) fn restore(&mut self) {
+        self.copy_of = None;
+        let Some(Before { member, id, due }) = self.before.take() else { return self.clear() };
+        // Who was failed by the administrator stays away; who is to be tried again has his turn
+        // next, however often others are tried in his place.
+        self.member = Some(member);
+        self.id = id;
+        self.due = due;
+    }
+
     /// Clears the session of a removed member.
     pub(in crate::client) fn clear(&mut self) {
         self.state = SessionState::Missing;
@@ -174,6 +201,24 @@ impl Session {
     pub(in crate::client) fn address(&self) -> Option<&str> {
         let member = self.member.as_ref().map(|member| &member.address);
         member.or(self.visited.as_ref().map(|place| &place.address)).map(String::as_str)
+    }
+
+    /// Returns the member on the node's volume, in the keeper's form.
+    pub(in crate::client) fn new_member(
+        &self,
+        member: MemberId,
+        superblock: Box<Superblock>,
+        bad_blocks: Option<BadBlocks>,
+    ) -> Option<NewMember> {
+        Some(NewMember {
+            member,
+            device: member_name(self.address()?, &self.volume()),
+            device_sectors: self.volume_bytes / SECTOR_BYTES,
+            device_uuid: superblock.device_uuid,
+            superblock: Some(superblock),
+            bad_blocks,
+            readd: false,
+        })
     }
 
     fn volume(&self) -> String {

@@ -69,7 +69,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
 fn nobody_is_told(client: &Client) -> bool {
     let list = &client.parts.sessions.list;
     let told = list.get(SessionKey::DepartedVisit).is_connected();
-    !told && client.keeper_side.departed.visits.deadline().is_none()
+    !told && client.parts.keeper_side.departed.deadline().is_none()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
     run(&mut client, |_, _| false);
     let mut tries = 0;
-    while let Some(due) = client.keeper_side.departed.visits.deadline() {
+    while let Some(due) = client.parts.keeper_side.departed.deadline() {
         client.handle(due, Event::Tick);
         for action in actions(&mut client) {
             if let Action::Fabric(FabricOp::Connect { peer, .. }) = action {
@@ -126,7 +126,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
 fn a_node_that_is_a_member_again_is_not_told() {
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    client.keeper_side.departed.add("another name of n1".to_owned(), Instant(2));
+    client.parts.join(|side| side.departs("another name of n1".to_owned()));
     let due = client.deadline().expect("it is told");
     client.handle(due, Event::Tick);
     let asked = run(&mut client, |_, _| false);
@@ -192,18 +192,5 @@ fn an_absent_member_whose_role_another_has_is_told() {
     assert!(nobody_is_told(&client));
     tell(&mut client, peer, &Message::Meta { tag, bytes: found.encode() });
     run(&mut client, |_, _| false);
-    assert!(!nobody_is_told(&client));
-}
-
-#[test]
-fn absent_members_are_told_when_all_roles_are_taken() {
-    let mut client = with_an_absent_one();
-    client.keeper_side.absent_depart(&client.parts);
-    assert!(nobody_is_told(&client), "it may have the open one");
-    let mut config = config(Planner::Encoder { node: Role(0) });
-    config.absent = vec![("n9".to_owned(), "v".to_owned())];
-    let mut client = made(config);
-    run(&mut client, |_, _| false);
-    client.keeper_side.absent_depart(&client.parts);
     assert!(!nobody_is_told(&client));
 }

@@ -4,105 +4,77 @@
 use braid_array::format::{Superblock, Version};
 use braid_array::{Role, SECTOR_BYTES};
 
-use super::KeeperSide;
-use super::absent::is_open;
-use super::recovery::moved;
+use super::keeper_side::KeeperSide;
+use super::parts::Parts;
+use super::session_key::SessionKey;
+use super::sessions::Answer;
+use super::sessions::judge::{Facts, JournalFacts, NodeVerdict, VoterOnNode, judge};
+use super::sessions::negotiation::NegotiationStep;
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::client::parts::Parts;
-use crate::client::session_key::SessionKey;
-use crate::client::sessions::Answer;
-use crate::client::sessions::judge::{Facts, JournalFacts, NodeVerdict, VoterOnNode, judge};
-use crate::client::sessions::negotiation::NegotiationStep;
 use crate::ids::NodeId;
 
-impl KeeperSide {
+impl Parts {
     /// Judges an answer of a node on which further negotiation depends.
-    pub(in crate::client) fn judge(&mut self, parts: &mut Parts, key: SessionKey, answer: &Answer) {
-        let Some(negotiation) = parts.session(key).negotiation() else { return };
-        self.note(parts, key, answer);
-        let facts = self.facts(parts, key, negotiation.step, answer);
-        self.obey(parts, key, judge(negotiation, answer, &facts));
+    pub(super) fn judge(&mut self, key: SessionKey, answer: &Answer) {
+        let Some(negotiation) = self.session(key).negotiation() else { return };
+        let facts = self.note(key, negotiation.step, answer);
+        self.obey(key, judge(negotiation, answer, &facts));
     }
 
-    /// Notes what an answer tells, whatever the verdict.
-    fn note(&mut self, parts: &mut Parts, key: SessionKey, answer: &Answer) {
-        match answer {
-            Answer::Granted(grant) if key == SessionKey::DepartedVisit => {
-                self.departed.granted = Some(grant.incarnation);
-            }
-            Answer::Granted(grant) => match self.recovery.as_mut().filter(|one| one.key == key) {
-                Some(recovery) => recovery.grant = Some(grant.clone()),
-                None => {
-                    if let Some(role) = key.role() {
-                        parts.ownership.has_granted(role, Some(grant.clone()));
-                    }
-                }
-            },
-            Answer::Volume { bytes, .. } => {
-                let Some(recovery) = &mut self.recovery else { return };
-                let sectors = bytes / SECTOR_BYTES;
-                recovery.new.device_sectors = parts.engine.journals.sectors_before(sectors);
-                if let Some(id) = parts.keeper.view().id_for(&recovery.new.device) {
-                    recovery.new.member = id;
-                }
-            }
-            &Answer::Pipeline { ring, journal_bytes, parts_only } => {
-                parts.engine.journals.told(key, journal_bytes, parts_only);
-                let session = parts.session_mut(key);
-                session.ring = ring;
-                session.replayed = false;
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns the facts for the judgement of an answer.
-    fn facts(
-        &self,
-        parts: &mut Parts,
-        key: SessionKey,
-        step: NegotiationStep,
-        answer: &Answer,
-    ) -> Facts {
+    /// Notes what an answer tells, whatever the verdict. Returns the facts for the judgement.
+    fn note(&mut self, key: SessionKey, step: NegotiationStep, answer: &Answer) -> Facts {
         match answer {
             &Answer::Identity(node) => {
-                Facts { voters: voters_on(parts, key, node), ..Facts::default() }
+                Facts { voters: voters_on(self, key, node), ..Facts::default() }
             }
-            Answer::Volume { .. } => {
-                let candidate = self.recovery.as_ref().map(|recovery| {
-                    let keeper = parts.keeper.view();
-                    keeper.id_for(&recovery.new.device).ok_or_else(moved)?;
-                    keeper.candidate(&recovery.new, recovery.place)
+            Answer::Granted(grant) => {
+                self.session_mut(key).grant = Some(grant.clone());
+                if let Some(role) = key.role()
+                    && self.keeper_side.target(key).is_none()
+                {
+                    self.ownership.has_granted(role, Some(grant.clone()));
+                }
+                Facts::default()
+            }
+            Answer::Volume { bytes, .. } => {
+                let sectors = self.engine.journals.sectors_before(bytes / SECTOR_BYTES);
+                self.keeper_side.target_opened(sectors);
+                let candidate = self.keeper_side.target(key).map(|(new, place)| {
+                    self.candidate(new, place).map(|(_, superblock)| superblock)
                 });
                 Facts { candidate, ..Facts::default() }
             }
-            Answer::Content(bytes) => content_facts(parts, key, step, bytes),
-            Answer::Pipeline { .. } => {
-                let journals = &parts.engine.journals;
+            Answer::Content(bytes) => content_facts(self, key, step, bytes),
+            &Answer::Pipeline { ring, journal_bytes, parts_only } => {
+                let journals = &mut self.engine.journals;
+                journals.told(key, journal_bytes, parts_only);
                 // Where all sums are known they tell all that it has recorded.
-                let keeper = parts.keeper.view();
+                let keeper = self.keeper.view();
                 let needed = keeper.has_bad_blocks() || keeper.has_to_resync();
                 let journal = JournalFacts {
                     used: journals.are_used(),
                     suffices: journals.suffices(key),
                     replays: needed && journals.decided.is_some(),
                 };
+                let session = self.session_mut(key);
+                session.ring = ring;
+                session.replayed = false;
                 Facts { journal, ..Facts::default() }
             }
             _ => {
-                let patient = parts.keeper.view().now() < parts.session(key).patient_until;
+                let patient = self.keeper.view().now() < self.session(key).patient_until;
                 Facts { patient, ..Facts::default() }
             }
         }
     }
 
-    fn obey(&mut self, parts: &mut Parts, key: SessionKey, verdict: NodeVerdict) {
-        let (sessions, mut net) = parts.sessions();
+    fn obey(&mut self, key: SessionKey, verdict: NodeVerdict) {
+        let (sessions, mut net) = self.sessions();
         match verdict {
             NodeVerdict::Ask(step) => sessions.go_on(&mut net, key, step),
             NodeVerdict::Hold(step) => {
                 sessions.hold(key, step);
-                self.holds(parts, key, step);
+                self.holds(key, step);
             }
             NodeVerdict::Keep(superblock, step) => {
                 sessions.list.get_mut(key).returned = Some(superblock);
@@ -114,26 +86,27 @@ impl KeeperSide {
                 }
                 sessions.go_on(&mut net, key, NegotiationStep::Preparing);
             }
-            NodeVerdict::Absent(found, bad_blocks) => self.absent_found(parts, found, bad_blocks),
+            NodeVerdict::Absent(found, bad_blocks) => {
+                let id = self.keeper.view().free_id();
+                let new = id.and_then(|id| self.session(key).new_member(id, found, bad_blocks));
+                let facts = self.join_facts();
+                self.join(|side| side.absent_found(&facts, new));
+            }
             NodeVerdict::KeepAway(why) => {
                 sessions.refuse(&mut net, key, why);
-                if let Some(place) = self.absents.visits.visited() {
-                    self.absents.visits.forget(&place);
-                }
+                self.join(KeeperSide::absent_kept_away);
             }
             NodeVerdict::Replaced(why) => {
                 sessions.refuse(&mut net, key, why);
-                if let Some(place) = self.absents.visits.visited() {
-                    self.departed.add(place.address, parts.keeper.view().now());
-                }
+                self.join(KeeperSide::absent_replaced);
             }
             NodeVerdict::Over => {
                 sessions.end(&mut net, key);
-                self.over();
+                self.keeper_side.departed.done();
             }
             NodeVerdict::Again => sessions.repeat_later(&net, key),
             NodeVerdict::Lose(why) => net.out.lose(key, why),
-            NodeVerdict::GiveUp(why) => parts.give_up(key, why),
+            NodeVerdict::GiveUp(why) => self.give_up(key, why),
             NodeVerdict::Refuse(why) => sessions.refuse(&mut net, key, why),
             NodeVerdict::Fail => sessions.fail(&mut net, key, None),
             NodeVerdict::Violation(why) => net.out.violates(key, why),
@@ -164,7 +137,6 @@ fn content_facts(parts: &mut Parts, key: SessionKey, step: NegotiationStep, byte
     };
     let member = session.member.as_ref().map(|member| member.superblock.clone());
     let faulty = |found: &Superblock| parts.keeper.view().was_made_faulty(found.dev_number);
-    let list = &parts.sessions.list;
     Facts {
         array: parts.ownership.array(),
         member,
@@ -172,7 +144,7 @@ fn content_facts(parts: &mut Parts, key: SessionKey, step: NegotiationStep, byte
         found: Some(found),
         volume_sectors,
         nodes: parts.shared.params().nodes,
-        open: list.roles().filter(|&role| is_open(parts, role)).collect(),
+        open: parts.join_facts().open_roles(),
         ..Facts::default()
     }
 }
