@@ -108,7 +108,33 @@ pub(super) fn within<'a>(name: &str, status: &'a Status) -> Vec<(String, &'a Sta
 
 #[cfg(test)]
 pub(super) mod testing {
+    use braid_array::MemberId;
+    use braid_array::status::MemberStatus;
+
     use super::*;
+
+    /// Returns a member that has nothing unusual.
+    pub(in crate::cmd::monitor) fn member(number: u16, state: MemberState) -> MemberStatus {
+        MemberStatus {
+            member: MemberId(number),
+            device: format!("/dev/m{number}"),
+            role: None,
+            number,
+            state,
+            replacement: false,
+            want_replacement: false,
+            needed: false,
+            events: 0,
+            errors: 0,
+            corrected_reads: 0,
+            unreliable: false,
+            slow_ms: None,
+            refused: None,
+            awaited: false,
+            recovery_offset_sectors: None,
+            devflags: 0,
+        }
+    }
 
     /// Returns the answer of a process that serves this array.
     pub(in crate::cmd::monitor) fn served(name: &str, array: Status) -> ControlStatus {
