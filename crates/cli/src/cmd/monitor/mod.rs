@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 mod ask;
 mod board;
 mod events;
+mod health;
 mod http;
 mod kept;
 mod message;
