@@ -64,7 +64,7 @@ pub(crate) struct ArrayJson {
     members: Vec<MemberJson>,
     sync: SyncJson,
     mismatches: Option<u64>,
-    /// The last check or repair that came to its end; `null` of an array within another.
+    /// The last check or repair that has ended; `null` of an array within another.
     last_check: Option<LastCheckJson>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
@@ -90,10 +90,13 @@ pub(crate) struct ArrayJson {
 
 #[derive(Debug, Serialize)]
 struct LastCheckJson {
-    action: &'static str,
     /// RFC 3339, of universal time.
-    finished: String,
-    mismatches: u64,
+    at: String,
+    /// `check` or `repair`.
+    kind: &'static str,
+    mismatched_sectors: u64,
+    /// Not stopped or interrupted.
+    complete: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -313,9 +316,10 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
 
 fn last_check(last: &LastScrub) -> LastCheckJson {
     LastCheckJson {
-        action: last.action.name(),
-        finished: time::rfc_3339(last.ended_unix_s),
-        mismatches: last.mismatch_sectors,
+        at: time::rfc_3339(last.ended_unix_s),
+        kind: last.action.name(),
+        mismatched_sectors: last.mismatch_sectors,
+        complete: last.complete,
     }
 }
 

@@ -15,10 +15,15 @@ pub(crate) fn words(array: &ControlStatus) -> Option<(&'static str, String)> {
 
 /// `48 sectors differ; next: braid repair home`.
 fn findings(name: &str, last: &LastScrub) -> String {
+    let name = shell_word(name);
     match (last.mismatch_sectors, last.action) {
+        (n, action) if !last.complete => {
+            let found = if n == 0 { "no mismatches".to_owned() } else { format!("{n} sectors") };
+            format!("not complete, {found} so far; next: braid {} {name}", action.name())
+        }
         (0, _) => "no mismatches".to_owned(),
         (n, SyncAction::Repair) => format!("{n} sectors rewritten"),
-        (n, _) => format!("{n} sectors differ; next: braid repair {}", shell_word(name)),
+        (n, _) => format!("{n} sectors differ; next: braid repair {name}"),
     }
 }
 
@@ -29,12 +34,14 @@ mod tests {
     #[test]
     fn a_check_that_found_something_has_a_next_step() {
         let found = |action, mismatch_sectors| {
-            let last = LastScrub { action, ended_unix_s: 0, mismatch_sectors };
-            findings("home", &last)
+            let complete = mismatch_sectors != 16;
+            findings("home", &LastScrub { action, ended_unix_s: 0, mismatch_sectors, complete })
         };
         assert_eq!(found(SyncAction::Check, 0), "no mismatches");
         let differ = "48 sectors differ; next: braid repair home";
         assert_eq!(found(SyncAction::Check, 48), differ);
         assert_eq!(found(SyncAction::Repair, 48), "48 sectors rewritten");
+        let stopped = "not complete, 16 sectors so far; next: braid check home";
+        assert_eq!(found(SyncAction::Check, 16), stopped);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) mod status;
 pub(crate) mod testing;
 mod time;
 pub(crate) mod unread;
-mod work;
+pub(crate) mod work;
 
 /// Returns the note of mdadm after the name of an array created on this machine.
 fn local_note(name: &str) -> String {

@@ -33,7 +33,7 @@ impl Work {
 }
 
 /// `recovery 10.2%, 103.2 MiB/s, 12 s left`; `None` when there is none.
-pub(super) fn in_words(sync: &SyncStatus) -> Option<String> {
+pub(crate) fn in_words(sync: &SyncStatus) -> Option<String> {
     if sync.action == SyncAction::Idle {
         return None;
     }
@@ -52,8 +52,8 @@ pub(super) fn pace(sync: &SyncStatus) -> String {
     if sync.held() {
         return "held by --max 0".to_owned();
     }
-    let mib = sync.bytes_per_s / 104_858;
-    let speed = format!("{}.{} MiB/s", mib / 10, mib % 10);
+    let tenths = sync.bytes_per_s.saturating_mul(10) >> 20;
+    let speed = format!("{}.{} MiB/s", tenths / 10, tenths % 10);
     match sync.finish_s {
         None => speed,
         Some(s @ ..120) => format!("{speed}, {s} s left"),

@@ -93,9 +93,9 @@ fn the_last_check_is_told_until_the_next_also_after_an_upgrade() {
     assert!(status.contains("  last repair ") && status.contains(": 8 sectors rewritten\n"));
     exit(&lab, "check home --wait");
     let json: Value = serde_json::from_slice(&lab.ok("status home --json", &[])).unwrap();
-    assert_eq!(json["last_check"]["action"], "check");
-    assert_eq!(json["last_check"]["mismatches"], 0);
-    let finished = json["last_check"]["finished"].as_str().unwrap();
+    assert_eq!(json["last_check"]["kind"], "check");
+    assert_eq!(json["last_check"]["mismatched_sectors"], 0);
+    let finished = json["last_check"]["at"].as_str().unwrap();
     assert!(finished.ends_with('Z') && finished.contains('T'), "{finished}");
 }
 

@@ -123,7 +123,11 @@ fn a_member_that_fails_is_seen_on_a_desk_and_on_a_phone() {
             browser.is("document.querySelectorAll('.stripes td.parity').length === 3")
         });
         assert_eq!(browser.value("document.querySelectorAll('.stripes td.lost').length"), 3);
-        until("plots", || browser.is("document.querySelectorAll('.plot polyline').length === 9"));
+        let quiet = "document.querySelector('.plots').textContent.startsWith('No reads')";
+        until("no plots, as nothing has moved", || browser.is(quiet));
+        assert_eq!(browser.value("document.querySelectorAll('.plot').length"), 0);
+        // Nothing is told twice of the lost member.
+        assert_eq!(browser.value(&format!("{TILE}.length")), 3);
         let scroll = browser.value("document.documentElement.scrollWidth");
         assert!(scroll.as_u64() <= Some(width.into()), "{width}: {scroll} wide");
         let small = "[...document.querySelectorAll('article p, article li')]\
@@ -135,6 +139,100 @@ fn a_member_that_fails_is_seen_on_a_desk_and_on_a_phone() {
     assert_eq!(browser.errors, [] as [String; 0]);
     lab.ok("stop home", &[]);
     until("it is gone", || browser.is("!document.querySelector('#none').hidden"));
+}
+
+/// Shows the page with a failed array, one that has lost a member, and a check, instead of the
+/// state of the monitor, from which the rest is taken.
+const TROUBLE: &str = r#"(async () => {
+  const state = await (await fetch('/api/state')).json();
+  const [home] = state.arrays;
+  const array = (name, words, members, more) => ({ ...home, name, state: words, members, ...more });
+  const lost = (at) => home.members.flatMap((member) => (member.role !== at ? [member] : [
+    { ...member, role: null, state: ['faulty'], errors: 3 },
+    { ...member, number: null, device: null, state: ['missing'] }]));
+  const last_check =
+    { at: '2026-11-28T01:09:00Z', kind: 'check', mismatched_sectors: 48, complete: true };
+  state.arrays = [
+    array('broken', ['failed'], lost(0)),
+    array('lame', ['clean', 'degraded'], lost(1), { may_fail: 'one more', next: 'braid add' }),
+    array('home', home.state, home.members, { mismatches: 48, last_check }),
+  ];
+  state.summary = { well: 1, all: 3, worst: 'failed' };
+  state.events = Array.from({ length: 10 }, (_, at) => (
+    { time: `2026-11-28T01:1${9 - at}:00Z`, event: 'Fail', array: 'lame', member: `/dev/${at}` }));
+  const time = Array.from({ length: 60 }, (_, at) => 1795914540 + at * 30);
+  const none = time.map(() => 0);
+  const plots = { time, bytes_per_s: none, errors: none, slow_ms: none, failed: none,
+    read_bytes_s: time.map((_, at) => at * 50000), write_bytes_s: none,
+    read_us: time.map((_, at) => 900 + at), write_us: none, slow_us: time.map(() => 4096) };
+  const answers = { '/api/state': state, '/api/plots': { home: plots } };
+  const real = window.fetch;
+  window.fetch = async (path) =>
+    (answers[path] ? { ok: true, json: async () => answers[path] } : real(path));
+  await updatePlots();
+  await update();
+})()"#;
+
+#[test]
+fn trouble_comes_first_and_everything_fits_on_a_desk_and_on_a_phone() {
+    let Some(mut browser) = Browser::start() else {
+        let test = "trouble_comes_first_and_everything_fits_on_a_desk_and_on_a_phone";
+        return skip(test, "chromium is not installed");
+    };
+    let lab = Lab::new();
+    raid5(&lab);
+    let monitor = Monitor::start(&lab, &[]);
+    for width in [1280, 390] {
+        browser.open(&format!("http://{}/", monitor.address), (width, 900));
+        until("tiles", || browser.is(&format!("{TILE}.length === 3")));
+        assert_eq!(browser.value("document.title.split(' · ')[0]"), "1 of 1 well");
+        browser.value(TROUBLE);
+        let texts = |browser: &mut Browser, of: &str| {
+            let all = format!("[...document.querySelectorAll('{of}')]");
+            browser.value(&format!("{all}.map((e) => e.textContent)"))
+        };
+        assert_eq!(texts(&mut browser, "article .name"), json!(["broken", "lame", "home"]));
+        assert_eq!(texts(&mut browser, "#summary"), json!(["1 of 3 well"]));
+        assert_eq!(browser.value("document.title.split(' · ')[0]"), "1 of 3 well");
+        let icon = browser.value("decodeURIComponent(document.querySelector('#icon').href)");
+        assert!(icon.as_str().is_some_and(|icon| icon.contains("#c0272d")), "{icon}");
+        for name in ["broken", "lame"] {
+            let of = format!("[data-name={name}] .tile");
+            assert_eq!(browser.value(&format!("document.querySelectorAll('{of}').length")), 3);
+            let bad = texts(&mut browser, &format!("{of}.bad"));
+            let role = if name == "broken" { "0: " } else { "1: " };
+            let bad: Vec<_> = bad.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            assert!(bad.len() == 1 && bad[0].starts_with(role), "{bad:?}");
+            assert!(bad[0].ends_with("faulty, 3 errors"), "{bad:?}");
+        }
+        // The time is that of the browser.
+        let at = browser.value("moment(new Date('2026-11-28T01:09:00Z'))");
+        let at = at.as_str().expect("a time");
+        let checked = [format!("last check {at}: 48 sectors differ; next: braid repair home")];
+        assert_eq!(texts(&mut browser, ".checked:not(:empty)"), json!(checked));
+        let outlook = json!(["one more; next: braid add"]);
+        assert_eq!(texts(&mut browser, "[data-name=lame] .outlook"), outlook);
+        let events = "[...document.querySelectorAll('#events li')].filter((line) => \
+                      getComputedStyle(line).listStyleType === 'none' && line.scrollWidth <= \
+                      line.clientWidth).length";
+        assert_eq!(browser.value(events), 10, "no numbers that would be cut off");
+        assert_eq!(texts(&mut browser, "figcaption").as_array().map(Vec::len), Some(2));
+        assert_eq!(texts(&mut browser, ".y:first-child span").as_array().map(Vec::len), Some(6));
+        let axis = texts(&mut browser, "figure:first-child .y span");
+        assert_eq!(axis, json!(["4 MiB/s", "2 MiB/s", "0 B/s"]));
+        assert_eq!(texts(&mut browser, "figure:first-child .x span")[1], "last 30 min");
+        browser.value("document.querySelector('[data-name=home] summary').click()");
+        let legend = "[...document.querySelectorAll('[data-name=home] .cells li')]\
+                      .filter((line) => line.checkVisibility()).map((line) => line.textContent)";
+        let expected = json!(["Ddata", "Pparity", "on a lost member", "being rebuilt"]);
+        until("a legend", || browser.value(legend) == expected);
+        let wide = "[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility())\
+                    .filter((e) => !e.closest('.scroll'))\
+                    .filter((e) => e.getBoundingClientRect().right > innerWidth + 1)\
+                    .map((e) => e.outerHTML)";
+        assert_eq!(browser.value(wide), json!([]), "something is cut off at {width}");
+    }
+    assert_eq!(browser.errors, [] as [String; 0]);
 }
 
 #[test]
@@ -154,8 +252,32 @@ fn with_the_token_a_member_is_failed_from_the_page() {
     browser.insert(TOKEN);
     browser.press("Enter", "\r");
     until("buttons", || browser.is("document.querySelectorAll('.tile button').length === 6"));
+    // What loses data or redundancy looks different from the rest.
+    let dangerous = "[...document.querySelectorAll('button.danger')]\
+                     .map((button) => button.textContent).join()";
+    assert_eq!(browser.value(dangerous), "Fail,Fail,Fail,Repair");
+    // Limits in force stand in their fields, and those that are cleared end.
+    let limits =
+        "['min', 'max'].map((name) => document.querySelector(`[name=${name}]`).value).join()";
+    assert_eq!(browser.value(limits), "10,");
+    let limit = "document.querySelector('[name=max]').value = 'MAX'; \
+                 document.querySelector('[data-verb=sync-limits]').click()";
+    let max = || monitor.state()["arrays"][0]["sync"]["max_bytes_per_s"].clone();
+    browser.value(&limit.replace("MAX", "64.5"));
+    until("a limit", || max() == 67_633_152);
+    until("it is shown", || {
+        browser.is("document.querySelector('[name=max]').defaultValue === '64.5'")
+    });
+    browser.value(&limit.replace("MAX", ""));
+    until("no limit", || max().is_null());
+    assert_eq!(monitor.state()["arrays"][0]["sync"]["min_bytes_per_s"], 10 << 20, "left alone");
     // Who is asked says yes.
-    browser.value("window.confirm = () => true; document.querySelector('.tile button').click()");
+    browser.value("window.confirm = (question) => { window.asked = question; return true; }");
+    browser.value("document.querySelector('.tile button.danger').click()");
+    let question = browser.value("window.asked");
+    let first = lab.path("m0").display().to_string();
+    let question = question.as_str().expect("a question");
+    assert!(question.starts_with(&format!("Fail {first} of array home?")), "{question}");
     until("a bad tile", || {
         browser.is(&format!("{TILE}.some((tile) => tile.classList.contains('bad'))"))
     });

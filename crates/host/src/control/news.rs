@@ -46,8 +46,9 @@ impl Scrubs {
         self.running.remove(&within);
         self.mismatch_sectors += ended.mismatch_sectors;
         self.interrupted |= matches!(end, SyncEnd::Interrupted { .. });
-        if self.running.is_empty() && !self.interrupted {
-            self.last = Some(LastScrub { mismatch_sectors: self.mismatch_sectors, ..ended });
+        if self.running.is_empty() {
+            let (mismatch_sectors, complete) = (self.mismatch_sectors, !self.interrupted);
+            self.last = Some(LastScrub { mismatch_sectors, complete, ..ended });
         }
     }
 }
@@ -59,7 +60,7 @@ impl News {
         Self { scrubs: Mutex::new(scrubs), ..Self::default() }
     }
 
-    /// Returns the last check or repair that came to its end.
+    /// Returns the last check or repair that has ended.
     #[must_use]
     pub fn last_scrub(&self) -> Option<LastScrub> {
         self.scrubs().last
@@ -103,7 +104,7 @@ impl News {
                 ref end,
             } => {
                 let ended_unix_s = since_1970().as_secs();
-                let ended = LastScrub { action, ended_unix_s, mismatch_sectors };
+                let ended = LastScrub { action, ended_unix_s, mismatch_sectors, complete: true };
                 self.scrubs().end(within, ended, end);
             }
             ArrayEvent::Mismatch { array_sector, sectors, member, block } => {
@@ -180,19 +181,19 @@ mod tests {
         let finish = |inner, mismatch_sectors, end| {
             report(inner, ArrayEvent::SyncFinished { action, mismatch_sectors, end });
         };
-        let found = || news.last_scrub().map(|last| (last.action, last.mismatch_sectors));
+        let found = || news.last_scrub().map(|last| (last.mismatch_sectors, last.complete));
         begin(Some(0));
         begin(Some(1));
         finish(Some(0), 8, SyncEnd::Complete);
         assert_eq!(found(), None);
         finish(Some(1), 16, SyncEnd::Unread { sectors: 1 });
-        assert_eq!(found(), Some((action, 24)));
+        assert_eq!(found(), Some((24, true)));
         begin(None);
         finish(None, 32, SyncEnd::Interrupted { reason: "the array is being stopped".into() });
-        assert_eq!(found(), Some((action, 24)));
+        assert_eq!(found(), Some((32, false)));
         begin(None);
         finish(None, 0, SyncEnd::Complete);
-        assert_eq!(found(), Some((action, 0)));
+        assert_eq!(found(), Some((0, true)));
         assert!(news.last_scrub().is_some_and(|last| last.ended_unix_s > 1_700_000_000));
     }
 

@@ -212,7 +212,7 @@ pub struct ControlStatus {
     pub exports: Vec<String>,
     /// The first differences that the last check or repair found.
     pub mismatches: Vec<Mismatch>,
-    /// The last check or repair that came to its end since the array was started.
+    /// The last check or repair that has ended since the array was started.
     #[serde(default)]
     pub last_scrub: Option<LastScrub>,
     /// Protection of the connections to its nodes; `None` when its members are local.
@@ -232,7 +232,7 @@ pub struct ControlStatus {
     pub array: Status,
 }
 
-/// A check or repair that came to its end.
+/// A check or repair that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScrub {
     /// Check or repair.
@@ -241,6 +241,8 @@ pub struct LastScrub {
     pub ended_unix_s: u64,
     /// Sectors that differed, md's way of counting, of all arrays within.
     pub mismatch_sectors: u64,
+    /// The end was that of the array; otherwise it was stopped or interrupted.
+    pub complete: bool,
 }
 
 /// A stripe or block whose redundancy does not fit.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::recent::{Rates, Recent};
 
 /// Seconds covered by one point of a plot.
-const STEP_S: u64 = 30;
+pub(super) const STEP_S: u64 = 30;
 /// A day.
 const POINTS: usize = 24 * 60 * 60 / STEP_S as usize;
 /// Number of events kept.

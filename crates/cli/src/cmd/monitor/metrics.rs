@@ -129,17 +129,21 @@ struct Metrics {
     journal_used: Gauges,
     memory: Gauges,
     errors: Counters,
-    mismatch: Counters,
+    mismatch: Gauges,
+    /// Falls when a check begins, so it is no counter: deprecated.
+    mismatch_counter: Counters,
 }
 
 impl Metrics {
     fn register(registry: &mut Registry) -> Self {
         let speed = Unit::Other("bytes_per_second".to_owned());
         let errors = "I/O errors of a member since its array was started";
-        let mismatch = "What the check or repair that runs, or the latest one, has found to differ";
+        let mismatch = "What the running check or repair, or the latest one, found to differ";
+        let deprecated = "Deprecated, use braid_last_scrub_mismatch_bytes: it falls";
         Self {
             errors: family(registry, "member_errors", errors),
-            mismatch: bytes(registry, "scrub_mismatch", mismatch),
+            mismatch: bytes(registry, "last_scrub_mismatch", mismatch),
+            mismatch_counter: bytes(registry, "scrub_mismatch", deprecated),
             build_info: family(registry, "build_info", "The version of braid monitor"),
             info: family(registry, "array_info", "What an array is"),
             state: family(registry, "array_state", "1 for each state that an array is in"),
@@ -201,7 +205,9 @@ impl Metrics {
             self.sync_running.get_or_create(&with("kind", action.name())).set(running.into());
         }
         if let Some(sectors) = status.mismatch_sectors {
-            self.mismatch.get_or_create(&labels()).inc_by(sectors * SECTOR_BYTES);
+            let bytes = sectors * SECTOR_BYTES;
+            self.mismatch.get_or_create(&labels()).set(bytes);
+            self.mismatch_counter.get_or_create(&labels()).inc_by(bytes);
         }
         self.work(&labels(), status);
     }

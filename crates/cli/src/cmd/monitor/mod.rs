@@ -14,6 +14,7 @@ mod ask;
 mod board;
 mod event;
 mod events;
+mod health;
 mod http;
 mod kept;
 mod message;

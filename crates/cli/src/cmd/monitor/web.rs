@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::board::Board;
+use super::health::{Health, Summary};
 use super::secret;
 use super::seen::{node_of, within};
 use super::sinks::Latest;
@@ -27,11 +28,20 @@ use crate::invocation::next_step;
 use crate::output;
 use crate::output::json as words;
 
-const PAGE: &str = include_str!("web/page.html");
-const STYLE: &str = include_str!("web/page.css");
-const SCRIPT: &str = include_str!("web/page.js");
-/// Content policy: no content from other sites, and no embedding in their pages.
-const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+/// Files of the page: path, type and content.
+const FILES: [(&str, &str, &str); 5] = [
+    ("/", HTML, include_str!("web/page.html")),
+    ("/page.css", CSS, include_str!("web/page.css")),
+    ("/draw.js", JAVASCRIPT, include_str!("web/draw.js")),
+    ("/map.js", JAVASCRIPT, include_str!("web/map.js")),
+    ("/page.js", JAVASCRIPT, include_str!("web/page.js")),
+];
+/// Content policy: no content from other sites, and no embedding in their pages. The page draws its
+/// icon itself, as a `data:` URL.
+const POLICY: &str = "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 /// Largest request.
 const QUESTION_BYTES: usize = 64 << 10;
@@ -75,13 +85,11 @@ impl Site {
     }
 
     pub(super) fn router(self) -> Router {
-        let html = || async { file("text/html; charset=utf-8", PAGE) };
-        let style = || async { file("text/css; charset=utf-8", STYLE) };
-        let script = || async { file("text/javascript; charset=utf-8", SCRIPT) };
-        Router::new()
-            .route("/", get(html))
-            .route("/page.css", get(style))
-            .route("/page.js", get(script))
+        let mut files = Router::new();
+        for (path, kind, text) in FILES {
+            files = files.route(path, get(move || async move { file(kind, text) }));
+        }
+        files
             // A browser asks for it, and complains of a refusal.
             .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
             .route("/api/state", get(state))
@@ -157,19 +165,24 @@ fn refusal(status: StatusCode, reason: &str, next: &str) -> Response {
 }
 
 async fn state(State(site): State<Site>) -> Response {
-    let value = site.latest.with(|arrays| {
-        site.board(|board| {
-            json!({
-                "host": output::host_name(),
-                "writable": site.token.is_some(),
-                "arrays": arrays.iter().map(words::array).collect::<Vec<_>>(),
-                "nodes": nodes(arrays),
-                "silent": board.silent(),
-                "events": board.events(),
-            })
-        })
-    });
+    let writable = site.token.is_some();
+    let value = site.latest.with(|arrays| site.board(|board| state_json(arrays, board, writable)));
     answer(StatusCode::OK, &value)
+}
+
+/// Returns the data of the page, arrays in trouble first.
+fn state_json(arrays: &[ControlStatus], board: &Board, writable: bool) -> Value {
+    let mut sorted: Vec<&ControlStatus> = arrays.iter().collect();
+    sorted.sort_by_key(|array| Health::of(&array.array));
+    json!({
+        "host": output::host_name(),
+        "writable": writable,
+        "summary": Summary::of(arrays, board.silent()),
+        "arrays": sorted.into_iter().map(words::array).collect::<Vec<_>>(),
+        "nodes": nodes(arrays),
+        "silent": board.silent(),
+        "events": board.events(),
+    })
 }
 
 /// By address: which members of which arrays they have.
@@ -247,8 +260,14 @@ async fn carry_out(State(site): State<Site>, headers: HeaderMap, body: Bytes) ->
     }
 }
 
+/// Largest integer that a browser writes exactly. The page sends it for no limit.
+const BROWSER_MAX: u64 = (1 << 53) - 1;
+
 /// Not everything that can be done with an array is done from the page.
-fn allowed(verb: Verb) -> Result<Verb, Refusal> {
+fn allowed(mut verb: Verb) -> Result<Verb, Refusal> {
+    if let Verb::SyncLimits { max_bytes_s: Some(max @ BROWSER_MAX..), .. } = &mut verb {
+        *max = u64::MAX;
+    }
     match &verb {
         Verb::Fail { force: false, .. }
         | Verb::Remove { .. }
@@ -287,6 +306,7 @@ fn check_whole(path: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::monitor::health::testing::arrays;
 
     #[test]
     fn a_token_is_the_same_only_as_a_whole() {
@@ -294,6 +314,64 @@ mod tests {
         for other in [&b""[..], b"secre", b"secrets", b"Secret", b"secreT"] {
             assert!(!same(other, b"secret"), "{other:?}");
         }
+    }
+
+    /// The words between these, in all scripts.
+    fn between<'a>(start: &str, end: char) -> Vec<&'a str> {
+        let scripts = FILES.iter().filter(|(_, kind, _)| *kind == JAVASCRIPT);
+        let texts = scripts.flat_map(|(_, _, text)| text.split(start).skip(1));
+        texts.filter_map(|text| text.split(end).next()).collect()
+    }
+
+    #[test]
+    fn scripts_find_in_the_page_what_they_change() {
+        let (_, _, page) = FILES[0];
+        let ids = between("byId('", '\'');
+        let classes = between("find('.", '\'');
+        assert!(ids.len() > 20 && classes.len() > 15, "{ids:?} {classes:?}");
+        for id in ids {
+            assert!(page.contains(&format!("id=\"{id}\"")), "no element #{id}");
+        }
+        for class in classes {
+            let class = class.split(' ').next().unwrap();
+            let is_there = |kind: &str| kind.split(['"', ' ']).any(|word| word == class);
+            assert!(page.split("class=\"").skip(1).any(is_there), "no element .{class}");
+        }
+        for (path, _, text) in FILES {
+            let name_space = text.matches("'http://www.w3.org/2000/svg'").count();
+            assert_eq!(
+                text.matches("//").count() - text.matches("// ").count(),
+                name_space,
+                "{path}"
+            );
+            assert_eq!(path.len() > 1, page.contains(&format!("=\"{path}\"")), "{path}");
+        }
+    }
+
+    #[test]
+    fn arrays_in_trouble_come_first_and_all_are_counted() {
+        let mut board = Board::default();
+        board.look(0, &[], ["silent".to_owned()].into());
+        let state = state_json(&arrays(), &board, false);
+        let shown = state["arrays"].as_array().unwrap().iter();
+        let names: Vec<_> = shown.map(|array| array["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["lost", "stuck", "lame", "checked", "calm"]);
+        assert_eq!(state["summary"], json!({ "well": 2, "all": 6, "worst": "failed" }));
+        let none = state_json(&[], &Board::default(), false);
+        assert_eq!(none["summary"], json!({ "well": 0, "all": 0, "worst": null }));
+    }
+
+    #[test]
+    fn no_limit_is_more_than_a_browser_can_count() {
+        let max = |bytes: u64| {
+            let text = format!(r#"{{"array":"a","verb":"sync-limits","max_bytes_s":{bytes}}}"#);
+            match allowed(serde_json::from_str::<Wish>(&text).unwrap().verb) {
+                Ok(Verb::SyncLimits { min_bytes_s: None, max_bytes_s, .. }) => max_bytes_s,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(max(1 << 40), Some(1 << 40));
+        assert_eq!(max(9_007_199_254_740_991), Some(u64::MAX));
     }
 
     #[test]

@@ -175,10 +175,12 @@ fn the_text_is_open_metrics() {
     assert_eq!((active, failed), (Some(1.0), Some(1.0)));
     let odd = ("member", r#"/dev/odd \"1\"\n"#);
     assert_eq!(value("braid_member_errors_total", &[home, odd]), Some(3.0));
-    let within = samples.keys().find(|(name, _)| name == "braid_scrub_mismatch_bytes_total");
-    let within = within.expect("of the array within").clone();
-    assert!(within.1["array"].starts_with("home/"), "{within:?}");
-    assert_eq!(samples[&within], 1024.0);
+    for name in ["braid_last_scrub_mismatch_bytes", "braid_scrub_mismatch_bytes_total"] {
+        let within = samples.keys().find(|(other, _)| name == other);
+        let within = within.expect("of the array within").clone();
+        assert!(within.1["array"].starts_with("home/"), "{within:?}");
+        assert_eq!(samples[&within], 1024.0);
+    }
     let states = samples.keys().filter(|(name, _)| name == "braid_array_state");
     assert_eq!(states.count(), 2 * STATES.len());
 }

@@ -3,20 +3,24 @@
 use std::collections::VecDeque;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::events::SyncAction;
-use braid_array::status::{MemberState, MemberStatus, Status};
+use braid_array::status::{MemberState, MemberStatus};
 use braid_host::control::wire::ControlStatus;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Gauge, List, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table};
 
-use crate::cmd::monitor::board::Board;
+use crate::cmd::monitor::board::{Board, STEP_S};
+use crate::cmd::monitor::health::{Health, Summary};
 use crate::cmd::monitor::seen::within;
 use crate::failure::one_line;
 use crate::output::json::{member_word, state_words};
-use crate::output::{human, shape};
+use crate::output::{human, shape, work};
+
+/// Rows that each part gets first, if it wants them: arrays, members, activity, events, plots. With
+/// the line of keys they are 24, the height of the smallest usual terminal.
+const LEAST: [u16; 5] = [6, 6, 4, 3, 4];
 
 /// All of it.
 #[derive(Debug)]
@@ -27,55 +31,62 @@ pub(super) struct Screen<'a> {
     pub(super) board: &'a Board,
     /// Index of the array shown in full.
     pub(super) chosen: usize,
+    /// Index of the first member to show, where they do not all fit.
+    pub(super) first_member: usize,
 }
 
 impl Screen<'_> {
-    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
-        let arrays = u16::try_from(self.arrays.len()).unwrap_or(u16::MAX).saturating_add(3);
-        let parts = [
-            Constraint::Max(arrays),
-            Constraint::Min(5),
-            Constraint::Length(4),
-            Constraint::Length(5),
-            Constraint::Max(8),
-            Constraint::Length(1),
+    /// Draws the screen, and returns the index of the first member shown.
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) -> usize {
+        let chosen = self.arrays.get(self.chosen);
+        let width = usize::from(frame.area().width);
+        let members = chosen.map_or_else(Vec::new, |array| member_lines(array, width));
+        let plots = chosen.map_or_else(Vec::new, |array| self.plots(array));
+        let events: Vec<_> = self.events.iter().map(|event| Line::from(one_line(event))).collect();
+        // Rows below titles and the heads of columns.
+        let some = |rows: usize, head| u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(head);
+        let wanted = [
+            some(self.arrays.len().max(1), 2),
+            if chosen.is_some() { some(members.len(), 1) } else { 0 },
+            if chosen.is_some() { 4 } else { 0 },
+            if plots.is_empty() { u16::MAX } else { some(events.len().max(1), 1) },
+            if plots.is_empty() { 0 } else { u16::MAX },
         ];
-        let [top, members, io, work, events, keys] = Layout::vertical(parts).areas(frame.area());
-        self.draw_arrays(frame, top);
-        if let Some(array) = self.arrays.get(self.chosen) {
-            draw_members(frame, members, array);
-            self.draw_io(frame, io, array);
-            self.draw_work(frame, work, array);
-        } else {
-            let none = Paragraph::new("no arrays are running").block(Block::bordered());
-            frame.render_widget(none, members);
+        let [a, b, c, d, e] = heights(frame.area().height.saturating_sub(1), wanted);
+        let parts = [a, b, c, d, e, 1].map(Constraint::Length);
+        let [arrays_at, members_at, activity_at, events_at, plots_at, keys_at] =
+            Layout::vertical(parts).areas(frame.area());
+        self.draw_arrays(frame, arrays_at);
+        let mut first_member = 0;
+        if let Some(array) = chosen {
+            let title = format!("Members of {}", one_line(&array.name));
+            first_member = draw_lines(frame, members_at, title, &members, self.first_member);
+            self.draw_activity(frame, activity_at, array);
+            draw_plots(frame, plots_at, &plots);
         }
-        let lines = self.events.iter().map(|event| one_line(event));
-        let list = List::new(lines).block(Block::bordered().title("Events"));
-        frame.render_widget(list, events);
-        // A text alone would not mind that there is no room for it.
-        let help = Paragraph::new("q ends it, up and down choose an array");
-        frame.render_widget(help, keys);
+        draw_lines(frame, events_at, "Events".to_owned(), &events, 0);
+        let help = "q ends it; up and down choose an array; PgUp and PgDn scroll its members";
+        frame.render_widget(Paragraph::new(help), keys_at);
+        first_member
     }
 
     fn draw_arrays(&self, frame: &mut Frame<'_>, area: Rect) {
-        let rows = self.arrays.iter().enumerate().map(|(at, array)| {
-            let status = &array.array;
-            let silent = self.board.silent().contains(&array.name);
-            let words = state_words(status);
-            let state = if silent { "no answer".to_owned() } else { words.join(", ") };
-            let whole = status.superblock.raid_disks;
-            let cells = [
-                one_line(&array.name),
-                shape::level_name(status.superblock.level),
-                state,
-                format!("{}/{whole}", whole.saturating_sub(status.degraded.into())),
-                human::size_binary(status.array_sectors * SECTOR_BYTES),
-            ];
-            let style = Style::new().fg(array_colour(status));
-            let row = Row::new(cells).style(style);
-            if at == self.chosen { row.style(style.add_modifier(Modifier::REVERSED)) } else { row }
-        });
+        let Summary { well, all, .. } = Summary::of(self.arrays, self.board.silent());
+        let count = if all > 0 { format!(": {well} of {all} well") } else { String::new() };
+        let mut title = format!("Braid{count}");
+        let silent: Vec<String> = self.board.silent().iter().map(|name| one_line(name)).collect();
+        if !silent.is_empty() {
+            title = format!("{title}, no answer from {}", silent.join(", "));
+        }
+        if self.arrays.is_empty() {
+            let none = Paragraph::new("no arrays are running").block(section(title, ""));
+            frame.render_widget(none, area);
+            return;
+        }
+        let fit = usize::from(area.height.saturating_sub(2));
+        let first = (self.chosen + 1).saturating_sub(fit);
+        let rows = self.arrays.iter().enumerate().skip(first).take(fit);
+        let rows = rows.map(|(at, array)| array_row(array, at == self.chosen));
         let widths = [
             Constraint::Fill(2),
             Constraint::Length(6),
@@ -84,14 +95,12 @@ impl Screen<'_> {
             Constraint::Length(10),
         ];
         let head = Row::new(["Array", "Level", "State", "Members", "Size"]);
-        let table = Table::new(rows, widths).header(head).block(Block::bordered().title("Braid"));
-        frame.render_widget(table, area);
+        let block = section(title, &hidden(first, fit, self.arrays.len()));
+        frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
     }
 
-    /// Draws the requests of the array's users.
-    fn draw_io(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
-        let [left, right] =
-            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
+    /// Draws the requests of the array's users, and its background work.
+    fn draw_activity(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
         let rates = self.board.rates(&array.name);
         let line = |what, bytes, count, us| {
             let speed = human::size_binary(bytes);
@@ -104,28 +113,85 @@ impl Screen<'_> {
         let waiting = array.figures.as_ref().map_or(0, |figures| figures.requests.in_flight);
         let slow = millis(rates.slow_us);
         let title = format!("Users: {waiting} waiting, 99 % within {slow} ms");
-        let block = Block::bordered().title(title);
-        frame.render_widget(Paragraph::new(lines).block(block), left);
-        draw_day(frame, right, &self.board.users_speeds(&array.name), "Their speed, of a day");
+        let [users, background] =
+            Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+        frame.render_widget(Paragraph::new(lines).block(section(title, "")), users);
+        let sync = &array.array.sync;
+        match work::in_words(sync) {
+            None => frame.render_widget(Paragraph::new("no background work"), background),
+            Some(words) => {
+                let done = sync.done_sectors as f64 / sync.total_sectors.max(1) as f64;
+                let gauge = Gauge::default().ratio(done.clamp(0.0, 1.0)).label(words);
+                frame.render_widget(gauge.gauge_style(Color::Blue), background);
+            }
+        }
     }
 
-    fn draw_work(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
-        let [left, right] =
-            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
-        let sync = &array.array.sync;
-        let block = Block::bordered().title("Background work");
-        if sync.action == SyncAction::Idle {
-            frame.render_widget(Paragraph::new("none").block(block), left);
-        } else {
-            let done = sync.done_sectors as f64 / sync.total_sectors.max(1) as f64;
-            let speed = human::size_binary(sync.bytes_per_s);
-            let eta = sync.finish_s.map_or_else(String::new, |s| format!(", {s} s left"));
-            let percent = (done * 100.0).floor();
-            let label = format!("{} {percent} %, {speed}/s{eta}", sync.action.name());
-            let gauge = Gauge::default().block(block).ratio(done.clamp(0.0, 1.0)).label(label);
-            frame.render_widget(gauge.gauge_style(Color::Blue), left);
+    /// Returns the speeds of the last day that were ever more than 0, with their names.
+    fn plots(&self, array: &ControlStatus) -> Vec<(&'static str, Vec<u64>)> {
+        let mut plots = vec![
+            ("Users", self.board.users_speeds(&array.name)),
+            ("Background", self.board.speeds(&array.name)),
+        ];
+        plots.retain(|(_, speeds)| speeds.iter().any(|speed| *speed > 0));
+        plots
+    }
+}
+
+/// Distributes rows: to each part first what it needs least, then in turn what it wants.
+fn heights(mut left: u16, wanted: [u16; 5]) -> [u16; 5] {
+    let mut given = [0; 5];
+    for most in [LEAST, wanted] {
+        for ((rows, wanted), most) in given.iter_mut().zip(wanted).zip(most) {
+            let more = wanted.min(most).saturating_sub(*rows).min(left);
+            *rows += more;
+            left -= more;
         }
-        draw_day(frame, right, &self.board.speeds(&array.name), "Its speed, of a day");
+    }
+    given
+}
+
+/// A line with a title, and another one at its right end.
+fn section(title: String, right: &str) -> Block<'static> {
+    let right = Line::from(right.to_owned()).right_aligned();
+    Block::new().borders(Borders::TOP).title(title.bold()).title(right)
+}
+
+/// `1 above, 2 more`: how many rows of a list are not shown.
+fn hidden(first: usize, fit: usize, all: usize) -> String {
+    let below = all.saturating_sub(first + fit);
+    let above = (first > 0).then(|| format!("{first} above"));
+    let below = (below > 0).then(|| format!("{below} more"));
+    above.into_iter().chain(below).collect::<Vec<_>>().join(", ")
+}
+
+/// Draws the lines that fit, from this one on or an earlier one, and returns the first.
+fn draw_lines(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: String,
+    lines: &[Line<'static>],
+    first: usize,
+) -> usize {
+    let fit = usize::from(area.height.saturating_sub(1));
+    let first = first.min(lines.len().saturating_sub(fit));
+    let seen: Vec<_> = lines.iter().skip(first).take(fit).cloned().collect();
+    let block = section(title, &hidden(first, fit, lines.len()));
+    frame.render_widget(Paragraph::new(seen).block(block), area);
+    first
+}
+
+/// Draws side by side the latest part of each plot that fits.
+fn draw_plots(frame: &mut Frame<'_>, area: Rect, plots: &[(&str, Vec<u64>)]) {
+    let areas = Layout::horizontal(vec![Constraint::Fill(1); plots.len()]).spacing(2).split(area);
+    for ((name, speeds), area) in plots.iter().zip(areas.iter()) {
+        let fit = usize::from(area.width).min(speeds.len());
+        let speeds = &speeds[speeds.len() - fit..];
+        let most = speeds.iter().copied().max().unwrap_or(0);
+        let minutes = (fit as u64 * STEP_S).div_ceil(60);
+        let title = format!("{name}: 0 to {}/s, {minutes} min", human::size_binary(most));
+        let line = Sparkline::default().data(speeds).max(most.max(1)).style(Color::Blue);
+        frame.render_widget(line.block(section(title, "")), *area);
     }
 }
 
@@ -134,37 +200,66 @@ fn millis(us: u64) -> String {
     format!("{}.{:02}", us / 1000, us % 1000 / 10)
 }
 
-/// The latest of the last day that fit.
-fn draw_day(frame: &mut Frame<'_>, area: Rect, speeds: &[u64], title: &str) {
-    let fit = usize::from(area.width.saturating_sub(2)).min(speeds.len());
-    let speeds = &speeds[speeds.len() - fit..];
-    let line = Sparkline::default().data(speeds).style(Color::Blue);
-    frame.render_widget(line.block(Block::bordered().title(title)), area);
+fn array_row(array: &ControlStatus, is_chosen: bool) -> Row<'static> {
+    let status = &array.array;
+    let whole = status.superblock.raid_disks;
+    let row = Row::new([
+        one_line(&array.name),
+        shape::level_name(status.superblock.level),
+        state_words(status).join(", "),
+        format!("{}/{whole}", whole.saturating_sub(status.degraded.into())),
+        human::size_binary(status.array_sectors * SECTOR_BYTES),
+    ]);
+    let style = Style::new().fg(match Health::of(status) {
+        Health::Failed => Color::Red,
+        Health::Degraded => Color::Yellow,
+        Health::Busy => Color::Blue,
+        Health::Well => Color::Reset,
+    });
+    row.style(if is_chosen { style.add_modifier(Modifier::REVERSED) } else { style })
 }
 
-fn draw_members(frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
+/// Returns a line for each member, those in trouble first, also of arrays within the array.
+fn member_lines(array: &ControlStatus, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for (name, status) in within(&array.name, &array.array) {
         if name != array.name {
             lines.push(Line::from(one_line(&name)).style(Modifier::BOLD));
         }
-        lines.extend(status.members.iter().map(member_line));
+        let mut members: Vec<&MemberStatus> = status.members.iter().collect();
+        members.sort_by_key(|member| {
+            let is_calm = !matches!(member.state, MemberState::Faulty | MemberState::Rebuilding);
+            (is_calm, member.role.is_none(), member.role, member.number)
+        });
+        lines.extend(members.into_iter().map(|member| member_line(member, width)));
     }
-    let title = format!("Members of {}", one_line(&array.name));
-    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
+    lines
 }
 
-fn member_line(member: &MemberStatus) -> Line<'static> {
+fn member_line(member: &MemberStatus, width: usize) -> Line<'static> {
     let role = member.role.map_or_else(|| "-".to_owned(), |role| role.to_string());
+    let role = format!("{role:>3}  ");
+    let state = format!("{:<11}", member_word(member.state));
     let errors =
         if member.errors > 0 { format!(", {} errors", member.errors) } else { String::new() };
     let slow = member.slow_ms.map_or_else(String::new, |ms| format!(", slow: {ms} ms"));
-    let state = format!("{:<11}", member_word(member.state));
+    let left = width.saturating_sub(role.len() + state.len() + errors.len() + slow.len());
+    let device = end_of(&one_line(&member.device), left);
     Line::from(vec![
-        Span::raw(format!("{role:>3}  ")),
+        Span::raw(role),
         Span::styled(state, Style::new().fg(member_colour(member.state))),
-        Span::raw(format!("{}{errors}{slow}", one_line(&member.device))),
+        Span::raw(format!("{device}{errors}{slow}")),
     ])
+}
+
+/// Returns the end of a text that is too long for so many columns, with a mark.
+fn end_of(text: &str, columns: usize) -> String {
+    let length = text.chars().count();
+    if length <= columns {
+        return text.to_owned();
+    }
+    let tail = text.chars().skip(length + 1 - columns.max(1));
+    std::iter::once('…').chain(tail).collect()
 }
 
 const fn member_colour(state: MemberState) -> Color {
@@ -176,96 +271,5 @@ const fn member_colour(state: MemberState) -> Color {
     }
 }
 
-fn array_colour(status: &Status) -> Color {
-    let words = state_words(status);
-    if words.contains(&"failed") {
-        Color::Red
-    } else if words.contains(&"degraded") {
-        Color::Yellow
-    } else {
-        Color::Reset
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use braid_array::figures::Figures;
-    use braid_array::status::SyncStatus;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
-    use super::*;
-    use crate::cmd::monitor::recent::testing::reads;
-    use crate::cmd::monitor::seen::testing::served;
-
-    fn screen(arrays: &[ControlStatus], chosen: usize, (width, height): (u16, u16)) -> String {
-        let mut board = Board::default();
-        board.look(60_000, arrays, BTreeSet::new());
-        let events = VecDeque::from(["12:00:00 Fail home /dev/sdb".to_owned()]);
-        let screen = Screen { arrays, events: &events, board: &board, chosen };
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        terminal.backend().to_string()
-    }
-
-    fn degraded() -> ControlStatus {
-        let sync = SyncStatus {
-            action: SyncAction::Recovery,
-            done_sectors: 25,
-            total_sectors: 100,
-            bytes_per_s: 3 << 20,
-            finish_s: Some(7),
-            ..SyncStatus::default()
-        };
-        served("home", Status { degraded: 1, sync, ..Status::blank() })
-    }
-
-    #[test]
-    fn an_array_is_shown_with_what_goes_on() {
-        let text = screen(&[degraded(), served("other", Status::blank())], 0, (100, 30));
-        for shown in [
-            "home",
-            "other",
-            "degraded",
-            "recovery 25 %",
-            "7 s left",
-            "Members of home",
-            "Fail home /dev/sdb",
-        ] {
-            assert!(text.contains(shown), "no {shown} in\n{text}");
-        }
-        let text = screen(&[degraded(), served("other", Status::blank())], 1, (100, 30));
-        assert!(text.contains("Members of other") && text.contains("none"), "{text}");
-        assert!(screen(&[], 0, (80, 24)).contains("no arrays are running"));
-    }
-
-    #[test]
-    fn what_users_ask_for_is_shown() {
-        let asked = |ms, count| {
-            let figures = Figures { requests: reads(count), ..Figures::default() };
-            (ms, ControlStatus { figures: Some(figures), ..degraded() })
-        };
-        let mut board = Board::default();
-        let looks = [asked(60_000, 10), asked(61_000, 2010)];
-        for (ms, array) in &looks {
-            board.look(*ms, std::slice::from_ref(array), BTreeSet::new());
-        }
-        let arrays = [looks[1].1.clone()];
-        let screen = Screen { arrays: &arrays, events: &VecDeque::new(), board: &board, chosen: 0 };
-        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        let text = terminal.backend().to_string();
-        for shown in ["2000/s, 1.00 ms each", "write", "0 waiting, 99 % within 1.02 ms"] {
-            assert!(text.contains(shown), "no {shown} in\n{text}");
-        }
-    }
-
-    #[test]
-    fn a_small_terminal_is_no_trouble() {
-        for size in [(1, 1), (20, 5), (40, 12), (300, 2)] {
-            screen(&[degraded()], 0, size);
-        }
-    }
-}
+mod tests;

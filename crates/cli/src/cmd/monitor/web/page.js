@@ -1,39 +1,10 @@
 'use strict';
-// Asks for the state again and again, and changes what has changed. Texts go in as texts.
+// Asks for the state again and again, and changes what has changed.
 const STATE_MS = 700;
 const PLOTS_MS = 15000;
-const byId = (id) => document.getElementById(id);
 const shown = new Map();
 let token = '';
 let plots = {};
-
-function element(tag, kind, text) {
-  const made = document.createElement(tag);
-  if (kind) made.className = kind;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-function drawn(tag, attributes) {
-  const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
-function size(bytes) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  let at = 0;
-  while (bytes >= 1024 && at < units.length - 1) { bytes /= 1024; at += 1; }
-  return `${at && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[at]}`;
-}
-
-const speed = (bytes) => `${size(bytes)}/s`;
-
-function span(seconds) {
-  if (seconds < 90) return `${seconds} s`;
-  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  return `${(seconds / 3600).toFixed(1)} h`;
-}
 
 // Does something only when what it is made from has changed.
 function when(holder, key, value, make) {
@@ -47,10 +18,10 @@ const KINDS = { 'in-sync': 'good', rebuilding: 'work', spare: 'idle', journal: '
 const tileKind = (state) =>
   state.includes('slow') || state.includes('want-replacement') ? 'warn' : KINDS[state[0]] || 'bad';
 
-function stateKind(words) {
-  if (words.includes('failed')) return 'bad';
-  if (words.includes('degraded')) return 'warn';
-  return words.some((word) => word.endsWith('ing')) ? 'work' : 'good';
+function arrayKind({ state, waiting }) {
+  if (state.includes('failed') || waiting) return 'bad';
+  if (state.includes('degraded')) return 'warn';
+  return state.some((word) => word.endsWith('ing')) ? 'work' : 'good';
 }
 
 async function act(array, verb, fields, question) {
@@ -67,132 +38,79 @@ async function act(array, verb, fields, question) {
   update();
 }
 
-function button(text, press) {
-  const made = element('button', '', text);
+function button(text, kind, press) {
+  const made = element('button', kind, text);
   made.type = 'button';
   made.addEventListener('click', press);
   return made;
 }
 
-function tile(array, member) {
-  const made = element('li', `tile ${tileKind(member.state)}`);
-  const role = member.role === null ? '' : `${member.role}: `;
-  made.append(element('b', '', role + (member.device || 'nobody')));
-  const errors = member.errors ? `, ${member.errors} errors` : '';
-  made.append(element('small', '', member.state.join(', ') + errors));
-  if (member.refused) made.append(element('small', '', member.refused));
-  if (token && member.device) {
-    const fields = { member: member.device };
-    const about = `${member.device} of ${array}?`;
-    if (['in-sync', 'rebuilding'].includes(member.state[0])) {
-      made.append(button('Fail', () => act(array, 'fail', fields, `Fail ${about}`)));
-      made.append(button('Replace', () =>
-        act(array, 'replace', { ...fields, with: null }, `Copy ${member.device} to a spare, then fail it?`)));
-    }
-    if (['faulty', 'spare'].includes(member.state[0])) {
-      made.append(button('Remove', () => act(array, 'remove', fields, `Remove ${about}`)));
-    }
+// The process of the outer array obeys for those within it.
+const served = (name) => name.split('/')[0];
+
+function memberButtons(name, { device, state }) {
+  const array = served(name);
+  const made = element('div', 'buttons');
+  const add = (text, kind, fields, question) => made.append(button(text, kind, () =>
+    act(array, text.toLowerCase(), { member: device, ...fields }, question)));
+  if (['in-sync', 'rebuilding'].includes(state[0])) {
+    add('Replace', '', { with: null }, `Replace ${device} of array ${array}: copy it to a spare, then fail it?`);
+    add('Fail', 'danger', {}, `Fail ${device} of array ${array}? It is used no more, and redundancy is lost until another member is rebuilt.`);
+  }
+  if (['faulty', 'spare'].includes(state[0])) {
+    add('Remove', 'danger', {}, `Remove ${device} from array ${array}?`);
   }
   return made;
 }
 
-function duration(us) {
-  if (us < 1000) return `${us} µs`;
-  return us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;
+function tile(name, member) {
+  const made = element('li', `tile ${tileKind(member.state)}`);
+  const role = member.role === null ? '' : `${member.role}: `;
+  made.append(element('b', '', role + (member.device || 'no device')));
+  const errors = member.errors ? `, ${member.errors} errors` : '';
+  made.append(element('small', '', member.state.join(', ') + errors));
+  if (member.refused) made.append(element('small', '', member.refused));
+  if (token && member.device) made.append(memberButtons(name, member));
+  return made;
 }
 
-// Lines are [name, kind, values]; one alone needs no name. All have one scale.
-function plot(title, times, lines, text) {
-  const figure = element('figure');
-  const most = Math.max(1, ...lines.flatMap(([, , values]) => values));
-  const caption = element('figcaption', '', `${title}: `);
-  lines.forEach(([name, kind, values], at) => {
-    const last = values.length ? values[values.length - 1] : 0;
-    const highest = Math.max(0, ...values);
-    caption.append(at ? '; ' : '', element('span', name && `line ${kind}`, `${name} ${text(last)}`.trim()), `, at most ${text(highest)}`);
+// A lost member is listed twice: its role lacks a member, and its device has no role any more. One
+// tile shows both.
+function merged(members) {
+  const isLost = ({ state }) => state[0] === 'faulty' || state[0] === 'absent';
+  const isMissing = ({ state }) => state[0] === 'missing';
+  const lost = members.filter(isLost);
+  const missing = members.filter(isMissing);
+  const rows = members.filter((member) => !isLost(member) && !isMissing(member));
+  const unknown = missing.filter(({ role }) => {
+    const at = lost.findIndex(({ number }) => number === role);
+    if (at >= 0) rows.push({ ...lost.splice(at, 1)[0], role });
+    return at < 0;
   });
-  figure.append(caption);
-  const svg = drawn('svg', { class: 'plot', viewBox: '0 0 1000 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
-  const to = times.length ? times[times.length - 1] : 0;
-  const from = Math.max(times[0] || 0, to - 86400);
-  const x = (time) => (to > from ? ((time - from) / (to - from)) * 1000 : 1000);
-  for (const [, kind, values] of lines) {
-    const points = times.map((time, at) => `${x(time).toFixed(1)},${(97 - (values[at] / most) * 94).toFixed(1)}`);
-    if (points.length === 1) points.unshift(`0,${points[0].split(',')[1]}`);
-    svg.append(drawn('polyline', { class: kind, points: points.join(' ') }));
-  }
-  figure.append(svg);
-  return figure;
+  if (unknown.length === 1 && lost.length === 1) lost[0] = { ...lost[0], role: unknown[0].role };
+  rows.push(...lost, ...unknown.slice(lost.length));
+  const place = ({ role }) => role ?? Infinity;
+  return rows.sort((a, b) => (place(a) < place(b) ? -1 : Number(place(a) > place(b))));
 }
+
+const PLOTS = [
+  ['Users', SPEED, [['read', 'work', 'read_bytes_s'], ['write', 'good', 'write_bytes_s']]],
+  ['Latency', LATENCY, [['read', 'work', 'read_us'], ['write', 'good', 'write_us'], ['99 % within', 'warn', 'slow_us']]],
+  ['Errors in 30 s', COUNT, [['of members', 'bad', 'errors'], ['of requests', 'warn', 'failed']]],
+  ['Background work, per member', SPEED, [['', 'work', 'bytes_per_s']]],
+  ['Slowest member', SLOWNESS, [['', 'work', 'slow_ms']]],
+];
 
 function drawPlots(view, name) {
   const own = plots[name];
   if (!own) return;
-  when(view, 'plots', own, () => view.find('.plots').replaceChildren(
-    plot('Users', own.time, [['read', 'work', own.read_bytes_s], ['write', 'good', own.write_bytes_s]], speed),
-    plot('Latency', own.time, [['read', 'work', own.read_us], ['write', 'good', own.write_us], ['99 % within', 'warn', own.slow_us]], duration),
-    plot('Errors', own.time, [['of members', 'bad', own.errors], ['of requests', 'warn', own.failed]], String),
-    plot('Background work', own.time, [['', 'work', own.bytes_per_s]], speed),
-    plot('Slowest member', own.time, [['', 'work', own.slow_ms]], (ms) => `${ms} ms`),
-  ));
-}
-
-async function drawMap(view, array) {
-  if (!view.map) {
-    const response = await fetch(`/api/map?array=${encodeURIComponent(array.name)}`);
-    view.map = response.ok ? await response.json() : { cells: [], rows: 0 };
-  }
-  const state = new Map();
-  for (const member of array.members) {
-    if (member.role !== null) state.set(member.role, member.state[0]);
-  }
-  when(view, 'stripes', [...state], () => {
-    const head = element('tr');
-    head.append(element('th', '', 'stripe'));
-    for (let role = 0; role < array.raid_devices; role += 1) head.append(element('th', '', role));
-    const rows = [head];
-    const cells = new Map(view.map.cells.map((cell) => [`${cell.row} ${cell.member}`, cell]));
-    for (let row = 0; row < Math.min(view.map.rows, 34); row += 1) {
-      const line = element('tr');
-      line.append(element('th', '', row));
-      for (let role = 0; role < array.raid_devices; role += 1) {
-        const cell = cells.get(`${row} ${role}`);
-        const name = { data: 'D', copy: 'C', parity: 'P', q: 'Q', diag: 'X' };
-        const word = state.get(role) || 'missing';
-        const lost = { 'in-sync': '', rebuilding: ' rebuilt' }[word] ?? ' lost';
-        line.append(element('td', cell ? cell.kind + lost : lost, cell ? name[cell.kind] + (cell.kind === 'data' || cell.kind === 'copy' ? cell.index : '') : ''));
-      }
-      rows.push(line);
-    }
-    view.find('table').replaceChildren(...rows);
-  });
-}
-
-function drawWhole(view, array) {
-  const { sync, bitmap } = array;
-  const running = sync.action !== 'idle';
-  const done = running && sync.total_bytes ? sync.done_bytes / sync.total_bytes : 1;
-  when(view, 'whole', [done, array.mismatch_ranges, bitmap], () => {
-    const part = (kind, from, to) => drawn('rect', { class: kind, x: from * 1000, y: 0, width: Math.max((to - from) * 1000, 2), height: 24 });
-    const places = array.mismatch_ranges.map((place) => {
-      const at = place.array_offset_bytes / array.size_bytes;
-      return part('mismatch', at, at + place.bytes / array.size_bytes);
-    });
-    const parts = bitmap ? bitmap.marks : [];
-    const most = parts.length && Math.ceil(bitmap.bits / parts.length);
-    const marked = parts.flatMap((count, at) => {
-      if (!count) return [];
-      const mark = part('mark', at / parts.length, (at + 1) / parts.length);
-      const height = Math.max((count / most) * 12, 3);
-      mark.setAttribute('y', 24 - height);
-      mark.setAttribute('height', height);
-      return [mark];
-    });
-    view.find('.whole').replaceChildren(part('rest', 0, 1), ...(running ? [part('done', 0, done)] : []), ...marked, ...places);
-    const marks = bitmap ? `${bitmap.dirty_bits} of ${bitmap.bits} regions of ${size(bitmap.chunk_bytes)} are marked as being written, those at the bottom` : 'No bitmap marks what is being written';
-    const work = running ? `; ${sync.action} has done what is filled` : '';
-    const wrong = places.length ? `; the last check found differences in ${places.length} places` : '';
-    view.find('.marks').textContent = `${marks}${work}${wrong}.`;
+  when(view, 'plots', own, () => {
+    const moved = PLOTS.filter(([, , lines]) => lines.some(([, , key]) => own[key].some((value) => value > 0)));
+    const figures = moved.map(([title, unit, lines]) =>
+      plot(title, unit, own.time, lines.map(([text, kind, key]) => [text, kind, own[key]])));
+    const since = moment(new Date(own.time[0] * 1000));
+    const quiet = element('p', '', `No reads, writes, errors or background work since ${since}.`);
+    view.find('.plots').replaceChildren(...(moved.length ? figures : [quiet]));
   });
 }
 
@@ -207,18 +125,57 @@ function drawSync(view, { sync }) {
   view.find('.sync p').textContent = `${sync.action}: ${percent} %, ${size(sync.bytes_per_s)}/s per member${left}${paused}`;
 }
 
+// 28 Nov 01:09: 48 sectors differ; next: braid repair NAME
+function checked(array, name) {
+  const { action } = array.sync;
+  const found = (count) => `${count || 'no'} sectors differ`;
+  if (action === 'check' || action === 'repair') return `${action} under way: ${found(array.mismatches)} so far`;
+  const last = array.last_check;
+  if (!last) return '';
+  const count = last.mismatched_sectors;
+  const ended = `last ${last.kind} ${moment(new Date(last.at))}`;
+  if (!last.complete) return `${ended}: not complete, ${found(count)} so far; next: braid ${last.kind} ${served(name)}`;
+  if (last.kind === 'repair' && count) return `${ended}: ${count} sectors differed and were rewritten`;
+  const next = count ? `; next: braid repair ${served(name)}` : '';
+  return `${ended}: ${found(count)}${next}`;
+}
+
+const MIB = 1048576;
+// More is no limit: the numbers of a browser end here.
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+
+function drawLimits(view, { sync }) {
+  const form = view.find('.commands');
+  const limits = { min: sync.min_bytes_per_s, max: sync.max_bytes_per_s };
+  for (const [name, bytes] of Object.entries(limits)) {
+    const text = bytes === null || bytes >= NO_LIMIT ? '' : String(Number((bytes / MIB).toFixed(3)));
+    const field = form[name];
+    // What is being typed stays.
+    if (field.value === field.defaultValue && field.value !== text) field.value = text;
+    field.defaultValue = text;
+  }
+}
+
 function commands(view, name) {
   const form = view.find('.commands');
-  const limit = (field) => (form[field].value === '' ? null : Math.round(Number(form[field].value) * 1048576));
+  // An unchanged limit is left as it is, with those of other times of the day.
+  const limit = ({ value, defaultValue }, none) => {
+    if (value === defaultValue) return null;
+    return value === '' ? none : Math.round(Number(value) * MIB);
+  };
   const fields = {
-    'sync-limits': () => ({ min_bytes_s: limit('min'), max_bytes_s: limit('max') }),
+    'sync-limits': () => ({ min_bytes_s: limit(form.min, 0), max_bytes_s: limit(form.max, NO_LIMIT) }),
     add: () => ({ member: form.device.value, force: false }),
     'add-export': () => ({ export: form.export.value }),
   };
+  const devices = () => view.devices.join(', ');
+  const questions = { repair: () => `Repair array ${name}: rewrite what differs on ${devices()}?` };
   for (const press of form.querySelectorAll('button')) {
     const { verb } = press.dataset;
-    press.addEventListener('click', () => act(name, verb, (fields[verb] || (() => ({})))(),
-      verb === 'repair' ? `Rewrite what differs in ${name}?` : null));
+    press.addEventListener('click', () => {
+      if (verb === 'sync-limits' && !form.reportValidity()) return;
+      act(name, verb, (fields[verb] || (() => ({})))(), questions[verb] && questions[verb]());
+    });
   }
   form.addEventListener('submit', (event) => event.preventDefault());
 }
@@ -240,24 +197,34 @@ function view(name) {
 
 function drawArray(array, name, inner) {
   const own = view(name);
-  const state = own.find('.state');
-  state.textContent = array.state.join(', ');
-  state.className = `state ${stateKind(array.state)}`;
+  const kind = arrayKind(array);
+  own.article.className = kind;
+  own.find('.state').textContent = array.state.join(', ');
+  own.find('.state').className = `state ${kind}`;
   const layout = array.layout ? ` ${array.layout}` : '';
   const chunk = array.chunk_bytes ? `, chunks of ${size(array.chunk_bytes)}` : '';
   own.find('.facts').textContent = `${array.level}${layout}, ${size(array.size_bytes)}, ${array.raid_devices} members${chunk}, ${array.consistency_policy}`;
-  const trouble = [array.held_up, array.waiting && `${array.waiting.requests} requests wait: ${array.waiting.reason || ''}`].filter(Boolean);
-  own.find('.trouble').hidden = trouble.length === 0;
-  own.find('.trouble').textContent = trouble.join('; ');
-  when(own, 'members', [array.members, token], () =>
-    own.find('.tiles').replaceChildren(...array.members.map((member) => tile(name, member))));
+  const trouble = [array.held_up, array.waiting && `${array.waiting.requests} requests wait: ${array.waiting.reason || ''}`];
+  own.find('.trouble').textContent = trouble.filter(Boolean).join('; ');
+  const lastCheck = checked(array, name);
+  own.find('.checked').textContent = lastCheck;
+  const outlook = [array.may_fail, array.next && `next: ${array.next}`].filter(Boolean).join('; ');
+  own.find('.outlook').textContent = /degraded|failed/.test(array.state) ? outlook : '';
+  own.find('.checked').classList.toggle('differs', lastCheck.includes('; next: '));
+  own.devices = array.members.filter(({ device, role }) => device && role !== null).map(({ device }) => device);
+  // Counters of I/O change all the time: a tile drawn anew would take the click from its buttons.
+  const members = merged(array.members).map(({ role, device, state, errors, refused }) =>
+    ({ role, device, state, errors, refused }));
+  when(own, 'members', [members, token], () =>
+    own.find('.tiles').replaceChildren(...members.map((member) => tile(name, member))));
   when(own, 'exports', [array.exports, token], () =>
     own.find('.exports').replaceChildren(...array.exports.map((text) => {
       const line = element('li', '', `${text} `);
-      if (token) line.append(button('Remove', () => act(name, 'remove-export', { export: text, force: false }, `Remove ${text}?`)));
+      if (token) line.append(button('Remove', 'danger', () => act(name, 'remove-export', { export: text, force: false }, `Remove export ${text} of array ${name}?`)));
       return line;
     })));
   own.find('.commands').hidden = !token || inner;
+  drawLimits(own, array);
   drawSync(own, array);
   if (!inner) drawPlots(own, name);
   if (own.find('.stripes').open) { drawWhole(own, array); drawMap(own, { ...array, name }); }
@@ -268,16 +235,41 @@ function names(arrays, before) {
   return arrays.flatMap((array) => [before + array.name, ...names(array.children, `${before}${array.name}/`)]);
 }
 
+// Puts the articles into this order. Only those out of place move: the others keep the focus.
+function arrange(order) {
+  let next = byId('arrays').firstElementChild;
+  for (const name of order) {
+    const { article } = shown.get(name);
+    if (article === next) next = next.nextElementSibling;
+    else byId('arrays').insertBefore(article, next);
+  }
+}
+
+const WORST = { failed: 'bad', degraded: 'warn', busy: 'work', well: 'good' };
+
+// In the title and the icon of the tab, and on top of the page.
+function summarize(host, text, kind) {
+  when(summarize, 'made', [host, text, kind], () => {
+    document.title = `${text} · ${host || 'Braid'}`;
+    byId('icon').href = icon(kind);
+    byId('summary').textContent = text;
+    byId('summary').className = kind;
+  });
+}
+
 function draw(state) {
   byId('host').textContent = state.host;
   byId('unlock').hidden = !state.writable;
-  byId('none').hidden = state.arrays.length > 0;
-  const there = new Set(names(state.arrays, ''));
+  byId('none').hidden = state.summary.all > 0;
+  const { well, all, worst } = state.summary;
+  summarize(state.host, all ? `${well} of ${all} well` : 'no arrays', WORST[worst]);
+  const order = names(state.arrays, '');
   for (const [name, own] of shown) {
-    if (!there.has(name)) { own.article.remove(); shown.delete(name); }
+    if (!order.includes(name)) { own.article.remove(); shown.delete(name); }
   }
   state.arrays.forEach((array) => drawArray(array, array.name, false));
-  for (const [name, own] of shown) own.article.classList.toggle('silent', state.silent.includes(name));
+  arrange(order);
+  byId('silent').textContent = state.silent.length ? `No answer from ${state.silent.join(', ')}` : '';
   when(draw, 'nodes', state.nodes, () => {
     byId('nodes').hidden = state.nodes.length === 0;
     byId('nodes').querySelector('ul').replaceChildren(...state.nodes.map((node) => {
@@ -290,22 +282,20 @@ function draw(state) {
   when(draw, 'events', state.events, () =>
     byId('events').replaceChildren(...state.events.map((event) => {
       const line = element('li');
-      const time = element('time', '', new Date(event.time).toLocaleString());
+      const at = new Date(event.time);
+      const time = element('time', '', `${moment(at)}:${twoDigits(at.getSeconds())}`);
       time.dateTime = event.time;
-      line.append(time, ` ${event.event} ${event.array} ${event.member || ''}`);
+      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || ''}`);
       return line;
     })));
-  if (state.silent.length) byId('news').textContent = `No answer from ${state.silent.join(', ')}`;
 }
 
 async function ask(path, take) {
   try {
-    const response = await fetch(path);
-    take(await response.json());
-    if (byId('news').dataset.lost) { byId('news').textContent = ''; delete byId('news').dataset.lost; }
+    take(await (await fetch(path)).json());
   } catch (error) {
-    byId('news').textContent = `The monitor does not answer: ${error.message}`;
-    byId('news').dataset.lost = 'yes';
+    byId('silent').textContent = `The monitor does not answer: ${error.message}`;
+    summarize(byId('host').textContent, 'no answer', 'idle');
   }
 }
 
