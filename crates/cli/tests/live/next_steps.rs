@@ -186,9 +186,8 @@ fn what_is_advised_for_a_running_array_works() {
 #[test]
 fn what_create_prints_starts_the_array() {
     let lab = Lab::new();
-    for (name, options) in [("a", "-l 5 -n 3"), ("it's", "-l 1 -n 3"), ("b", "-l 10 -n 4 missing")]
-    {
-        let members = lab.members(&format!("{name}-"), 3, 16);
+    for (name, options) in [("a", "-l 5 -n 3"), ("its", "-l 1"), ("b", "-l 10 missing")] {
+        let members = lab.members(&format!("{name}'s-"), 3, 16);
         let mut command = lab.braid();
         command.args(["create", name]).args(options.split(' ')).args(&members);
         let output = command.output().unwrap();
