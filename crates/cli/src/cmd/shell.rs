@@ -89,9 +89,7 @@ complete -F _braid_with_names -o bashdefault -o default braid
 
 fn for_fish(commands: &[String]) -> String {
     let line = |command: &String| {
-        format!(
-            "complete -c braid -n \"__fish_braid_using_subcommand {command}\" -f -a \"({ASK})\"\n"
-        )
+        format!("complete -c braid -n \"__fish_braid_using_subcommand {command}\" -a \"({ASK})\"\n")
     };
     commands.iter().map(line).collect()
 }
@@ -105,9 +103,8 @@ fn for_zsh(script: &str) -> String {
     let mut command = "";
     let mut text = String::new();
     for line in script.lines() {
-        if let Some(name) = line.strip_prefix('(').and_then(|line| line.strip_suffix(')')) {
-            command = name;
-        }
+        let head = line.trim_start().strip_prefix('(').and_then(|line| line.strip_suffix(')'));
+        command = head.unwrap_or(command);
         let names = ["':name -- ", "'::name -- ", "'*::names -- "];
         let is_name = names.iter().any(|begin| line.starts_with(begin));
         let line = match line.strip_suffix(":_default' \\") {
@@ -144,4 +141,25 @@ pub fn man_pages<C: CommandFactory>(dir: &Path, elsewhere: &[&str]) -> Result<()
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn scripts_ask_for_names_where_a_name_is_an_array() {
+        let zsh = for_zsh(&script(&mut Cli::command(), Shell::Zsh));
+        let (_, create) = zsh.split_once("(create)").unwrap();
+        let (create, others) = create.split_once("(assemble)").unwrap();
+        assert!(!create.contains(":_braid_names'") && others.contains(":_braid_names'"));
+        assert!(zsh.starts_with("#compdef braid\n") && zsh.contains("\n_braid_names() {\n"));
+        let named = of_arrays(&Cli::command());
+        for name in ["status", "list", "scrub", "stop", "up", "limit", "export"] {
+            assert!(named.iter().any(|one| one == name), "{name}");
+        }
+        assert!(!named.iter().any(|one| ["create", "rename", "top"].contains(&one.as_str())));
+        assert_eq!(for_fish(&named).lines().count(), named.len());
+    }
 }

@@ -305,8 +305,10 @@ fn all_arrays_are_stopped() {
     }
     // One is in use: the other goes.
     let stream = connect(&lab.path("a.sock"), "a", size_bytes(&lab, "a"));
-    let line = lab.refused(1, "stop --all", &[], &[]);
-    assert!(line.contains("stop a: "), "{line}");
+    let output = lab.run("stop --all", &[]);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"b: stopped\n"[..]));
+    assert!(line.starts_with("braid: stop a: ") && line.lines().count() == 1, "{line}");
     assert_eq!(lab.run("status b", &[]).status.code(), Some(1));
     drop(stream);
     lab.ok("stop --all", &[]);
