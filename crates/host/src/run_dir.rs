@@ -239,8 +239,10 @@ mod tests {
         assert_eq!(log(Some(&lasting)), beside);
         // Those of another directory stay in it, whoever asks.
         assert_eq!(log_path(&run_dir, "home"), run_dir.join("home.log"));
+        assert_eq!(existing_log(&run_dir, "home"), None);
+        assert!(!beside.exists(), "looking makes no log");
+        std::fs::create_dir(&run_dir).unwrap();
+        std::fs::write(&beside, "").unwrap();
         assert_eq!(existing_log(&run_dir, "home"), Some(beside));
-        assert_eq!(existing_log(&run_dir, "other"), None);
-        assert!(!run_dir.join("other.log").exists(), "looking makes no log");
     }
 }
