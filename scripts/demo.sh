@@ -108,7 +108,7 @@ say "Under load, a disk fails; another takes its place"
 run braid fail demo "$work/m1.img"
 run braid status demo
 run braid remove demo "$work/m1.img"
-run braid sync demo --max 25M
+run braid limit demo --max 25M
 run braid add demo "$work/m3.img"
 run braid status demo --watch
 if wait "$load"; then load=''; else load=''; cat "$work/fio.txt"; exit 1; fi

@@ -28,12 +28,13 @@ pub enum NameError {
 
 impl Advised for NameError {
     fn next(&self) -> Next {
-        "use up to 32 bytes without slash, colon and control characters, no dot or dash in front"
+        "use up to 32 letters, digits, dots, dashes and underscores, and begin with a letter, a \
+         digit or an underscore"
             .into()
     }
 }
 
-/// Checks that this can be the name of an array.
+/// Checks that this can be the name of an array that others have made.
 ///
 /// # Errors
 /// The reason why it cannot.
@@ -48,6 +49,18 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
         _ if name.len() > NAME_BYTES => Err(NameError::TooLong { bytes: name.len() }),
         _ => Ok(()),
     }
+}
+
+/// Checks that an array can be given this name: of letters, digits, dots, dashes and underscores,
+/// which need no quoting in shells, paths and names of units. From 4.3 on mdadm takes only such
+/// names, in ASCII.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn check_new_name(name: &str) -> Result<(), NameError> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    check_name(name)?;
+    name.chars().find(|c| !plain(*c)).map_or(Ok(()), |c| Err(NameError::Contains(c)))
 }
 
 /// Returns a name as mdadm stores it: with the host in front where both fit.
@@ -82,6 +95,19 @@ mod tests {
         let wide = "ü".repeat(17);
         assert_eq!(check_name(&long), Err(NameError::TooLong { bytes: 33 }));
         assert_eq!(check_name(&wide), Err(NameError::TooLong { bytes: 34 }));
+    }
+
+    #[test]
+    fn a_new_name_needs_no_quotes() {
+        for good in ["a", "über", "md0", "a-b.c_d"] {
+            assert_eq!(check_new_name(good), Ok(()), "{good}");
+        }
+        for bad in ["a;b", "a b", "it's", "$x", "a*", "~a", "a|b", "a&b", "a\\b", "a\"b", "a@b"] {
+            assert_eq!(check_name(bad), Ok(()), "{bad}: md's array may be called so");
+            assert!(matches!(check_new_name(bad), Err(NameError::Contains(_))), "{bad}");
+        }
+        assert_eq!(check_new_name("host:a"), Err(NameError::Contains(':')));
+        assert_eq!(check_new_name("-x"), Err(NameError::Begins('-')));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use failure::{Failure, system_error};
 pub fn braid() -> ExitCode {
     // Before anything is opened that was handed over.
     let adopted = handover::adopt().map_err(|why| Failure::explained("upgrade", "array", why));
-    let run = || adopted.and_then(|()| args::parse()).and_then(|cli| cmd::run(&cli));
+    let run = || adopted.and_then(|()| args::parse(is_configured)).and_then(|cli| cmd::run(&cli));
     // What panics cannot serve an array either, which the program before it can.
     let result = catch_unwind(AssertUnwindSafe(run));
     let reason = match &result {
@@ -39,6 +39,11 @@ pub fn braid() -> ExitCode {
         let _ = say_ended(asker, reason);
     }
     code.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Returns whether the file of arrays and nodes has an array of this name.
+fn is_configured(name: &str) -> bool {
+    config::Config::of_machine().is_some_and(|config| config.array(name).is_some())
 }
 
 /// Says why a command ended early, and makes the exit status of it.

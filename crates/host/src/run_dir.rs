@@ -59,6 +59,14 @@ pub fn log_path(run_dir: &Path, name: &str) -> PathBuf {
     log_in(run_dir, lasting, &format!("{name}.log"))
 }
 
+/// Returns the path of the log that a background process of this name has left, if there is one.
+#[must_use]
+pub fn existing_log(run_dir: &Path, name: &str) -> Option<PathBuf> {
+    let lasting = (run_dir == Path::new(OF_ROOT)).then(|| Path::new(LOGS_OF_ROOT));
+    let paths = lasting.into_iter().chain([run_dir]).map(|dir| dir.join(format!("{name}.log")));
+    paths.into_iter().find(|path| path.is_file())
+}
+
 fn log_in(run_dir: &Path, lasting: Option<&Path>, file: &str) -> PathBuf {
     let can_be_written = |path: &PathBuf| {
         let dir = path.parent().unwrap_or(path);
@@ -231,5 +239,10 @@ mod tests {
         assert_eq!(log(Some(&lasting)), beside);
         // Those of another directory stay in it, whoever asks.
         assert_eq!(log_path(&run_dir, "home"), run_dir.join("home.log"));
+        assert_eq!(existing_log(&run_dir, "home"), None);
+        assert!(!beside.exists(), "looking makes no log");
+        std::fs::create_dir(&run_dir).unwrap();
+        std::fs::write(&beside, "").unwrap();
+        assert_eq!(existing_log(&run_dir, "home"), Some(beside));
     }
 }

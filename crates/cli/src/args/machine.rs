@@ -27,7 +27,7 @@ Examples:
 const CONFIG_HELP: &str = "\
 Examples:
   braid config check
-  braid config check ./arrays.toml";
+  braid config check --config ./arrays.toml";
 
 /// The configuration file.
 #[derive(Debug, Args)]
@@ -48,6 +48,9 @@ pub(crate) struct UpArgs {
     /// Serve the one that is named in this process until it is stopped, as service managers want it
     #[arg(long, requires = "names")]
     pub(crate) foreground: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "foreground")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -78,10 +81,14 @@ pub(crate) enum ConfigAction {
     /// Say what is wrong with the file of arrays and nodes, and with what it names
     #[command(after_help = CONFIG_HELP)]
     Check {
-        /// The file
-        #[arg(env = "BRAID_CONFIG", hide_env_values = true)]
-        #[arg(default_value = crate::args::CONFIG_FILE, value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        file: ConfigFileArgs,
+        /// The file, as --config names it
+        #[arg(value_name = "FILE", hide = true, value_hint = ValueHint::FilePath)]
+        named: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Write what systemd is to know of each array and node; called at boot, by a generator
     #[command(after_help = examples::CONFIG_UNITS)]

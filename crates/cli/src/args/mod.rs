@@ -3,6 +3,7 @@
 //! ready to use, of its own.
 
 mod examples;
+mod foreign;
 mod limit;
 mod machine;
 mod members;
@@ -21,8 +22,9 @@ mod suggest;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub(crate) use foreign::{md_device, typed_with};
 pub(crate) use limit::{parse_max, parse_min, shown};
 pub(crate) use machine::{ConfigAction, ConfigArgs, ConfigFileArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
@@ -38,7 +40,7 @@ pub use parse::parse_as;
 pub(crate) use rescue::RecoverArgs;
 pub(crate) use running::{
     AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, IdentifyArgs, JournalModeArg,
-    MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs, UpgradeArgs,
+    LimitArgs, MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, UpgradeArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -46,7 +48,7 @@ pub(crate) use stored::{
     AssembleArgs, CatArgs, CreateArgs, ExamineArgs, MetadataArg, NewPolicy, RenameArgs, ShapeArgs,
     UpdateArgs, ZeroArgs,
 };
-pub(crate) use suggest::similar;
+pub(crate) use suggest::{nearest, similar};
 
 /// The file of arrays and nodes.
 pub(crate) const CONFIG_FILE: &str = "/etc/braid/arrays.toml";
@@ -60,6 +62,9 @@ pub(crate) struct Cli {
     /// for root and $XDG_RUNTIME_DIR/braid for others]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) run_dir: Option<PathBuf>,
+    /// The same as -V
+    #[arg(short = 'v', hide = true, action = ArgAction::Version)]
+    _version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -80,8 +85,8 @@ pub(crate) enum Command {
     Down(DownArgs),
     /// Look after the file of arrays and nodes
     Config(ConfigArgs),
-    /// Show running arrays and their background work
-    #[command(after_help = examples::STATUS)]
+    /// Show running arrays and their background work, and which arrays of the file do not run
+    #[command(visible_alias = "list", alias = "ls", after_help = examples::STATUS)]
     Status(StatusArgs),
     /// Show the fields of `mdadm --detail` for a running array
     #[command(after_help = examples::DETAIL)]
@@ -115,7 +120,7 @@ pub(crate) enum Command {
     /// Say what stands on the label of the disk that a member is, and have a light show it
     Identify(IdentifyArgs),
     /// Read all members and count where redundancy does not fit; write nothing
-    #[command(after_help = examples::CHECK)]
+    #[command(visible_alias = "scrub", after_help = examples::CHECK)]
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
     #[command(after_help = examples::REPAIR)]
@@ -125,7 +130,8 @@ pub(crate) enum Command {
     /// Have this program serve running arrays in the place of the one that does; clients stay
     Upgrade(UpgradeArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
-    Sync(SyncArgs),
+    #[command(alias = "sync")]
+    Limit(LimitArgs),
     /// Tell of what happens to arrays, by mail, programs and webhooks; serve metrics and a page
     Monitor(MonitorArgs),
     /// Show all running arrays in a terminal, as they are now; q ends it
@@ -163,6 +169,9 @@ pub(crate) enum Command {
 pub(crate) struct LayoutArgs {
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+    /// Members that hold data, `missing` ones included
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) raid_devices: u32,
     /// Show one stripe over nodes, and the transfers with which it is written
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleName>,
@@ -194,7 +203,11 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// Which shell
-    pub(crate) shell: clap_complete::Shell,
+    #[arg(required_unless_present = "names")]
+    pub(crate) shell: Option<clap_complete::Shell>,
+    /// Print the names of arrays that run or are configured, as the completions ask for them
+    #[arg(long, hide = true, conflicts_with = "shell")]
+    pub(crate) names: bool,
 }
 
 #[derive(Debug, Args)]

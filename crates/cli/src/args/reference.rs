@@ -23,7 +23,14 @@ Every command prints its part of it with `--help`, and has a man page.
 /// One section for each command, with what its `--help` prints.
 fn reference(command: &Command, name: &str, text: &mut String) {
     let help = command.clone().bin_name(name).term_width(COLUMNS).render_long_help().to_string();
-    let _ = write!(text, "\n## {name}\n\n```text\n");
+    let _ = write!(text, "\n## {name}\n\n");
+    let shown: Vec<&str> = command.get_visible_aliases().collect();
+    let hidden = command.get_all_aliases().filter(|alias| !shown.contains(alias));
+    let hidden: Vec<String> = hidden.map(|alias| format!("`{alias}`")).collect();
+    if !hidden.is_empty() {
+        let _ = write!(text, "Also taken as {}.\n\n", hidden.join(", "));
+    }
+    text.push_str("```text\n");
     for line in help.trim_end().lines() {
         let _ = writeln!(text, "{}", line.trim_end());
     }

@@ -89,6 +89,9 @@ pub(crate) struct UpgradeArgs {
     /// Only say whether it can be done
     #[arg(long)]
     pub(crate) check: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Hang up on clients that do not take their data or do not send the rest of it; without, such
     /// a client makes all others wait for 5 s, and the upgrade is refused
     #[arg(long, conflicts_with = "check")]
@@ -178,6 +181,9 @@ pub(crate) enum ExportAction {
         /// write everything
         #[arg(long)]
         insecure: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Serve it so no more; refused while somebody uses it so
     #[command(after_help = EXPORT_HELP)]
@@ -187,6 +193,9 @@ pub(crate) enum ExportAction {
         /// Even while it is in use: write out the file systems on it, then cut off who uses it
         #[arg(long, short)]
         force: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -244,6 +253,9 @@ pub(crate) struct IdentifyArgs {
     /// For how long, in seconds
     #[arg(long, value_name = "S", default_value_t = 60)]
     pub(crate) seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -270,19 +282,19 @@ pub(crate) enum JournalModeArg {
     WriteBack,
 }
 
-const SYNC_HELP: &str = "\
+const LIMIT_HELP: &str = "\
 A SPEED is a size, and may be followed by others that hold at times of the day, by this machine's \
 clock: SPEED@FROM-UNTIL=SPEED,FROM-UNTIL=SPEED. What is set holds until the array is stopped; \
 limits that are to stay are written into /etc/braid/arrays.toml, as min = and max =.
 
 Examples:
-  braid sync home --max 50M
-  braid sync home --max 200M@22:00-06:00=none
-  braid sync home --min 1M@01:00-05:30=100M,12:00-13:00=10M";
+  braid limit home --max 50M
+  braid limit home --max 200M@22:00-06:00=none
+  braid limit home --min 1M@01:00-05:30=100M,12:00-13:00=10M";
 
 #[derive(Debug, Args)]
-#[command(after_help = SYNC_HELP)]
-pub(crate) struct SyncArgs {
+#[command(after_help = LIMIT_HELP)]
+pub(crate) struct LimitArgs {
     /// Name of the running array
     pub(crate) name: String,
     /// Bytes per second and member to keep up whatever else goes on

@@ -25,7 +25,7 @@ A SIZE is in bytes, or has a unit: K, M, G, T or KiB, MiB, GiB, TiB (powers of 1
 TB (powers of 1000); 1.5T is fine.
 
 Examples:
-  braid create home --level 5 --raid-devices 3 /dev/sda /dev/sdb /dev/sdc
+  braid create home --level 5 /dev/sda /dev/sdb /dev/sdc
   braid create home --level 1 --raid-devices 2 --metadata 1.0 --dry-run a.img b.img";
 
 const RENAME_HELP: &str = "\
@@ -50,9 +50,6 @@ pub(crate) struct ShapeArgs {
     /// Level: linear 0 1 4 5 6 10
     #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
     pub(crate) level: String,
-    /// Members that hold data, `missing` ones included
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) raid_devices: u32,
     /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ... Over nodes
     /// also xor2d, for level 6 [default: left-symmetric, n2]
     #[arg(long, short = 'p', value_name = "LAYOUT")]
@@ -79,10 +76,13 @@ pub(crate) enum MetadataArg {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_HELP)]
 pub(crate) struct CreateArgs {
-    /// Name of the array
+    /// Name of the array: up to 32 bytes of letters, digits, `.`, `_` and `-`
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+    /// Members that hold data, `missing` ones included [default: the MEMBERs less the spares]
+    #[arg(long, short = 'n', value_name = "N")]
+    raid_devices: Option<u32>,
     #[command(flatten)]
     pub(crate) overlay: OverlayArgs,
     /// Further members, which wait until one fails
@@ -143,6 +143,14 @@ pub(crate) struct CreateArgs {
     /// of them; or mem:SIZE for all of them, which serves the array at once
     #[arg(required = true, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
+}
+
+impl CreateArgs {
+    /// Returns the number of members that hold data: as typed, or those named less the spares.
+    pub(crate) fn raid_devices(&self) -> u32 {
+        let named = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        self.raid_devices.unwrap_or(named.saturating_sub(self.spare_devices))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -15,9 +15,47 @@ pub(crate) fn similar<'a>(
     (as_much == 1).then_some(word)
 }
 
+/// The known word that a mistyped one is nearest to: one letter away, or two of a long word.
+pub(crate) fn nearest<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let away = |word: &'a str| (strsim::damerau_levenshtein(typed, word), word);
+    let near = |(away, word): &(usize, &str)| match word.len() {
+        0..=2 => false,
+        3..=4 => *away <= 1,
+        _ => *away <= 2,
+    };
+    let mut near: Vec<_> = known.into_iter().map(away).filter(near).collect();
+    near.sort_unstable();
+    match near[..] {
+        [(least, _), (other, _), ..] if least == other => None,
+        _ => near.first().map(|(_, word)| *word),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_near_by_a_letter_or_two() {
+        let known = ["cat", "check", "create", "detail", "node", "nodes", "status", "stop", "top"];
+        for (typed, expected) in [
+            ("staus", Some("status")),
+            ("detial", Some("detail")),
+            ("chekc", Some("check")),
+            // As near as others are, it is not them.
+            ("crate", Some("create")),
+            ("sotp", Some("stop")),
+            ("drop", None),
+            ("start", None),
+            ("clear", None),
+            ("nodez", None),
+        ] {
+            assert_eq!(nearest(typed, known), expected, "{typed}");
+        }
+    }
 
     #[test]
     fn the_most_similar_word_is_suggested() {

@@ -30,9 +30,11 @@ pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
     };
     let found = Client::connect(run_dir, name).and_then(|mut client| client.status());
     let array = found.map_err(|error| {
-        let missing = matches!(error, ControlError::NotRunning);
-        let failure = Failure::explained("detail", name, error);
-        if args.test && missing { failure.with_code(NO_SUCH_ARRAY) } else { failure }
+        if !matches!(error, ControlError::NotRunning) {
+            return Failure::explained("detail", name, error);
+        }
+        let failure = running::not_running("detail", run_dir, name);
+        if args.test { failure.with_code(NO_SUCH_ARRAY) } else { failure }
     })?;
     if args.json {
         output::print_json(&output::json::array(&array))?;

@@ -32,7 +32,7 @@ pub(super) fn run(run_dir: &Path, args: &DownArgs) -> Result<(), Failure> {
 fn stop(run_dir: &Path, config: &Config, name: &str, force: bool) -> Result<(), Failure> {
     if config.array(name).is_some() {
         return match Client::connect(run_dir, name).and_then(|client| client.stop(force)) {
-            Ok(()) => Ok(()),
+            Ok(()) => output::answer(&format!("{name}: stopped\n")),
             Err(ControlError::NotRunning) => idle(name),
             Err(error) => Err(Failure::explained(OPERATION, name, error)),
         };

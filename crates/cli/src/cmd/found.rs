@@ -10,7 +10,7 @@ use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
 use braid_host::member::{self, MemberFile, MemberName, Mode};
 
-use crate::args::{MemberArg, NodeArg};
+use crate::args::{MemberArg, NodeArg, md_device, typed_with};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::shape::short_name;
@@ -77,6 +77,13 @@ pub(super) enum Members {
 impl Named {
     /// Tells a name from members.
     pub(super) fn parse(operation: &str, words: &[String]) -> Result<Self, Failure> {
+        if let Some(first) = words.first()
+            && let Some(name) = md_device(first)
+            && !Path::new(first).exists()
+        {
+            let next = format!("use {}", typed_with(first, name));
+            return Err(Failure::usage(operation, first, "an array has a name, no device", next));
+        }
         let (name, rest) = match words.split_first() {
             Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
             _ => (None, words),

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use braid_host::control::member_path;
 use braid_host::disk::{self, Disk};
 use rustix::fs::{Advice, SeekFrom, fadvise};
+use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::running;
 use crate::args::IdentifyArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
+use crate::output::json::SCHEMA;
 
 /// Time for which the light is on, and then off.
 const BLINK: Duration = Duration::from_millis(500);
@@ -47,15 +49,27 @@ pub(super) fn run(run_dir: &Path, args: &IdentifyArgs) -> Result<(), Failure> {
         let next = "look at what it lies on: a file's disk, a node";
         return Err(refused("is no disk of this machine that has a label", next));
     };
-    output::answer(&format!("{member} is {}: {}\n", disk.device, disk.label()))?;
-    show(Path::new(&member), disk, Duration::from_secs(args.seconds)).map_err(|error| {
+    if args.json {
+        output::print_json(&json!({
+            "schema": SCHEMA,
+            "name": name,
+            "device": member,
+            "disk": disk,
+            "light": if disk::lamp(Path::new(&member)).is_some() { "lamp" } else { "activity" },
+            "seconds": args.seconds,
+        }))?;
+    } else {
+        output::answer(&format!("{member} is {}: {}\n", disk.device, disk.label()))?;
+    }
+    let say: fn(&str) = if args.json { |_| {} } else { say };
+    show(Path::new(&member), disk, Duration::from_secs(args.seconds), say).map_err(|error| {
         let next = "its label is above; use root to have a light show it";
         refused(&format!("no light can be shown: {}", system_error(&error)), next)
     })
 }
 
 /// Shows the place of a disk by a light, until a signal arrives or the time is over.
-fn show(member: &Path, disk: &Disk, time: Duration) -> io::Result<()> {
+fn show(member: &Path, disk: &Disk, time: Duration, say: fn(&str)) -> io::Result<()> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&ends))?;

@@ -28,13 +28,18 @@ fn stop_one(run_dir: &Path, name: &str, force: bool) -> Result<(), Failure> {
 /// tried again.
 fn stop_all(run_dir: &Path, force: bool) -> Result<(), Failure> {
     let mut left = running::names("stop", run_dir)?;
+    if left.is_empty() {
+        return output::answer("no arrays are running\n");
+    }
     loop {
-        let stopped = |name: String| {
-            let failure = stop_one(run_dir, &name, force).err()?;
-            Some((name, failure))
-        };
         let before = left.len();
-        let refused: Vec<(String, Failure)> = left.into_iter().filter_map(stopped).collect();
+        let mut refused: Vec<(String, Failure)> = Vec::new();
+        for name in left {
+            match stop_one(run_dir, &name, force) {
+                Ok(()) => output::answer(&format!("{name}: stopped\n"))?,
+                Err(failure) => refused.push((name, failure)),
+            }
+        }
         if refused.is_empty() {
             return Ok(());
         }
@@ -119,12 +124,16 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
     };
     if args.journal {
         let add = |member| Verb::AddJournal { member, force };
-        return call("add", run_dir, (name, &args.of.member), add);
+        call("add", run_dir, (name, &args.of.member), add)?;
+        return output::answer(&format!("{name}: added {}: journal\n", args.of.member.display()));
     }
     let add = |member| Verb::Add { member, force, within: within.clone() };
     call("add", run_dir, (name, &args.of.member), add)?;
     // It is done; what is only a warning may fail to be found out.
     let status = running::status("add", run_dir, name);
+    let state = status.as_ref().ok().and_then(|status| state_of(&status.array, &args.of.member));
+    let state = state.map(|word| format!(": {word}")).unwrap_or_default();
+    output::answer(&format!("{name}: added {}{state}\n", args.of.member.display()))?;
     if let (Ok(status), Ok(device)) = (status, member::peek(&args.of.member)) {
         let arrays = std::iter::once(&status.array).chain(&status.array.children);
         let used = arrays.map(|array| array.used_member_sectors).min().unwrap_or(0);
@@ -137,6 +146,15 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns the state of a member, of the array or one within it, in a word.
+fn state_of(array: &Status, member: &Path) -> Option<&'static str> {
+    let device = member_path(member);
+    let arrays = std::iter::once(array).chain(&array.children);
+    let mut members = arrays.flat_map(|array| &array.members);
+    let found = members.find(|one| one.device == device)?;
+    Some(output::json::member_word(found.state))
 }
 
 pub(super) fn re_add(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {

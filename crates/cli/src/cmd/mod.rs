@@ -85,7 +85,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Check(args) => scrub::run(run_dir, args, scrub::ScrubKind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::ScrubKind::Repair),
         Command::Export(args) => export::run(run_dir, args),
-        Command::Sync(args) => sync::run(run_dir, args),
+        Command::Limit(args) => sync::run(run_dir, args),
         Command::Monitor(args) => monitor::run(run_dir, args),
         Command::Top => monitor::top::run(run_dir),
         Command::Cat(args) => cat::run(run_dir, args),
@@ -101,7 +101,10 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Volume(VolumeCommand::Delete(args)) => node_admin::delete(args),
         Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(run_dir, args),
-        Command::Completions(args) => completions::<Cli>(args.shell),
+        Command::Completions(args) => match args.shell {
+            Some(shell) => shell::with_names::<Cli>(shell),
+            None => shell::names(run_dir),
+        },
         Command::Man(args) => {
             man_pages::<Cli>(&args.dir, &["bench"])?;
             manual::write(&args.dir)
@@ -125,7 +128,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Identify(_)
             | Command::Check(_)
             | Command::Repair(_)
-            | Command::Sync(_)
+            | Command::Limit(_)
             | Command::Export(_)
             | Command::Upgrade(_)
             | Command::Top

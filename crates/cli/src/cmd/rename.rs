@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::format::{DevRole, Superblock, SuperblockError, Version};
-use braid_array::name::{check_name, stored_name};
+use braid_array::name::{check_new_name, stored_name};
 use braid_array::policy::Write;
 use braid_array::refusal::{Advised, Invocation, Next};
 use braid_array::{Refusal, SECTOR_BYTES};
@@ -32,7 +32,7 @@ struct RenamedMember {
 }
 
 pub(super) fn run(run_dir: &Path, args: &RenameArgs) -> Result<(), Failure> {
-    check_name(&args.new_name)
+    check_new_name(&args.new_name)
         .map_err(|error| Failure::usage("rename", &args.new_name, error, error.next()))?;
     let (paths, nodes) = found::stopped_members("rename", &args.name, &args.members)?;
     match nodes.first() {

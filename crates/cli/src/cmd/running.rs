@@ -5,12 +5,18 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use braid_array::Refusal;
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
-use braid_host::control::{ANSWER_WITHIN, Client, ControlError, beside, list};
+use braid_host::control::{ANSWER_WITHIN, Client, ControlError, beside, list, run_dir as own_dir};
+use braid_host::run_dir::existing_log;
 use braid_host::served_array::ServedArray;
 
+use crate::args::{md_device, nearest, typed_with};
+use crate::config::Config;
 use crate::failure::{Failure, system_error};
+use crate::invocation::shell_word;
 use crate::output;
+use crate::output::status::IdleArray;
 
 /// Limit and interval of asking again while a process hands its array over to another program:
 /// clients are disconnected during the hand-over.
@@ -49,8 +55,38 @@ pub(super) fn ask<T>(
         (ControlError::NotRunning, Some(dir)) if of_others(dir).iter().any(|of| of == name) => {
             Failure::explained(operation, dir.join(name).display(), ControlError::Denied)
         }
+        (ControlError::NotRunning, _) => not_running(operation, run_dir, name),
         (error, _) => Failure::explained(operation, name, error),
     })
+}
+
+/// Returns the failure for an array that does not run, with the step that its name suggests.
+pub(super) fn not_running(operation: &str, run_dir: &Path, name: &str) -> Failure {
+    let Refusal { reason, mut next } = ControlError::NotRunning.into();
+    if let Some(meant) = md_device(name) {
+        let next = format!("use its name: {}", typed_with(name, meant));
+        return Failure::refused(operation, name, reason, next);
+    }
+    let mut known = configured();
+    if known.iter().any(|one| one == name) {
+        if operation != "stop" {
+            next = format!("start it: braid up {}", shell_word(name)).into();
+        }
+        return Failure::refused(operation, name, reason, next);
+    }
+    known.extend(list(run_dir).unwrap_or_default());
+    known.sort_unstable();
+    known.dedup();
+    if let Some(meant) = nearest(name, known.iter().map(String::as_str)) {
+        next.advice = format!("did you mean {meant}? {}", next.advice).into();
+    }
+    Failure::refused(operation, name, reason, next)
+}
+
+/// The names of the arrays of the file of this machine.
+pub(super) fn configured() -> Vec<String> {
+    let config = Config::of_machine();
+    config.into_iter().flat_map(|it| it.arrays).map(|array| array.name).collect()
 }
 
 /// Returns the arrays that this user may not query; none if the directory cannot be read.
@@ -126,15 +162,33 @@ pub(crate) struct All {
     denied: Vec<Failure>,
     /// Arrays that did not answer.
     silent: Vec<Failure>,
+    /// Names of those that did not answer or refused.
+    failed: Vec<String>,
 }
 
 impl All {
     fn fail(&mut self, operation: &str, array: impl Display, why: ControlError) {
+        self.failed.push(array.to_string());
         let list = match why {
             ControlError::Denied => &mut self.denied,
             _ => &mut self.silent,
         };
         list.push(Failure::explained(operation, array, why));
+    }
+
+    /// Returns the arrays of the file of this machine that do not run. Another run directory than
+    /// the user's own tells nothing of them.
+    pub(crate) fn idle(&self, run_dir: &Path) -> Vec<IdleArray> {
+        if run_dir != own_dir(None) {
+            return Vec::new();
+        }
+        let beside = beside(run_dir).map(of_others).unwrap_or_default();
+        let found = self.found.iter().map(|array| &array.name);
+        let running: Vec<&String> = found.chain(&self.failed).chain(&beside).collect();
+        let mut names = configured();
+        names.retain(|name| !running.contains(&name));
+        let idle = |name: String| IdleArray { log: existing_log(run_dir, &name), name };
+        names.into_iter().map(idle).collect()
     }
 
     /// Returns whether arrays exist but none answered.

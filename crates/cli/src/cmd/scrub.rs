@@ -11,6 +11,7 @@ use braid_host::control::wire::{ControlStatus, Verb};
 use super::{running, status};
 use crate::args::ScrubArgs;
 use crate::failure::Failure;
+use crate::invocation::shell_word;
 use crate::output;
 use crate::output::progress::Progress;
 
@@ -41,9 +42,7 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(
     let name = &args.name;
     let scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
     let scrubbing = |sync: &SyncStatus| scrub(sync.action) || sync.next.is_some();
-    if args.stop {
-        refuse_other_work(run_dir, name, kind)?;
-    }
+    let stops = args.stop && is_running(run_dir, name, kind)?;
     let verb = if args.stop { Verb::StopScrub } else { kind.verb() };
     running::call(kind.name(), run_dir, name, verb)?;
     let array = if args.wait || args.stop {
@@ -55,7 +54,15 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(
         output::print_json(&output::json::array(&array))?;
     }
     if !args.wait {
-        return Ok(());
+        let operation = kind.name();
+        let done = if !args.stop {
+            format!("{operation} started; to follow it: braid status {} --watch", shell_word(name))
+        } else if stops {
+            format!("{operation} stopped")
+        } else {
+            "neither check nor repair was running".to_owned()
+        };
+        return if args.json { Ok(()) } else { output::answer(&format!("{name}: {done}\n")) };
     }
     if array.array.mismatch_sectors.is_none() {
         let next = format!("see braid status {name} for what happened, then start it again");
@@ -69,14 +76,15 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(
     if well { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
-/// A resync or recovery can be held up and not ended: it makes the array whole.
-fn refuse_other_work(run_dir: &Path, name: &str, kind: ScrubKind) -> Result<(), Failure> {
+/// Returns whether a scrub is running. Refuses for a resync or recovery, which can be held up and
+/// not ended: it makes the array whole.
+fn is_running(run_dir: &Path, name: &str, kind: ScrubKind) -> Result<bool, Failure> {
     let action = running::status(kind.name(), run_dir, name)?.array.sync.action;
     if !matches!(action, SyncAction::Resync | SyncAction::Recovery) {
-        return Ok(());
+        return Ok(matches!(action, SyncAction::Check | SyncAction::Repair));
     }
     let reason = format!("{} is running, no check", action.name());
-    let next = format!("hold it up with braid sync {name} --pause");
+    let next = format!("hold it up with braid limit {name} --pause");
     Err(Failure::refused(kind.name(), name, reason, next))
 }
 

@@ -41,14 +41,19 @@ pub struct Typed<'a> {
 }
 
 impl ShapeArgs {
-    /// Returns the typed options, for a command and its object.
-    pub(crate) fn typed<'a>(&'a self, operation: &'static str, object: &'a str) -> Typed<'a> {
+    /// Returns the typed options, for a command, its object and a number of members.
+    pub(crate) fn typed<'a>(
+        &'a self,
+        operation: &'static str,
+        object: &'a str,
+        raid_devices: u32,
+    ) -> Typed<'a> {
         Typed {
             operation,
             object,
             level: &self.level,
             layout: self.layout.as_deref(),
-            raid_devices: self.raid_devices,
+            raid_devices,
             chunk: self.chunk,
         }
     }

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::output::json::SCHEMA;
 use crate::output::progress::Progress;
+use crate::output::status::IdleArray;
 
 pub(super) fn run(run_dir: &Path, args: &StatusArgs) -> Result<(), Failure> {
     if args.watch {
@@ -25,24 +26,24 @@ pub(super) fn run(run_dir: &Path, args: &StatusArgs) -> Result<(), Failure> {
         if args.json {
             return output::print_json(&output::json::array(&array));
         }
-        return print(args, &[array]);
+        return print(args, &[array], &[]);
     }
     let all = running::all("status", run_dir)?;
     if !all.is_blind() {
-        print(args, &all.found)?;
+        print(args, &all.found, &all.idle(run_dir))?;
     }
     all.conclude()
 }
 
-fn print(args: &StatusArgs, arrays: &[ControlStatus]) -> Result<(), Failure> {
+fn print(args: &StatusArgs, arrays: &[ControlStatus], idle: &[IdleArray]) -> Result<(), Failure> {
     if args.mdstat {
         return output::answer(&output::mdstat::mdstat(arrays));
     }
     if !args.json {
-        return output::answer(&output::status::text(arrays));
+        return output::answer(&output::status::text(arrays, idle));
     }
     let all: Vec<_> = arrays.iter().map(output::json::array).collect();
-    output::print_json(&json!({ "schema": SCHEMA, "arrays": all }))
+    output::print_json(&json!({ "schema": SCHEMA, "arrays": all, "not_running": idle }))
 }
 
 /// Without a name there must be no choice.

@@ -1,4 +1,4 @@
-//! `braid sync`: how fast background work may go, and whether it may.
+//! `braid limit`: how fast background work may go, and whether it may.
 
 use std::path::Path;
 
@@ -8,24 +8,24 @@ use braid_host::limits::{Limit, Limits};
 use serde_json::json;
 
 use super::running;
-use crate::args::{JournalModeArg, Size, SyncArgs, shown};
+use crate::args::{JournalModeArg, LimitArgs, Size, shown};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::json::SCHEMA;
 
-pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, args: &LimitArgs) -> Result<(), Failure> {
     check_limits(run_dir, args)?;
     let asked = asked(args);
     let quiet = !asked.is_empty() && !args.json;
     for verb in asked {
-        running::call("sync", run_dir, &args.name, verb)?;
+        running::call("limit", run_dir, &args.name, verb)?;
     }
     if quiet {
         say_how_to_keep(args);
         return Ok(());
     }
-    let array = running::status("sync", run_dir, &args.name)?;
+    let array = running::status("limit", run_dir, &args.name)?;
     let sync = array.array.sync;
     if args.json {
         return output::print_json(&json!({
@@ -47,7 +47,7 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
 
 /// Warns that the limits last until the array is stopped, and shows the entry of the configuration
 /// file that would keep them.
-fn say_how_to_keep(args: &SyncArgs) {
+fn say_how_to_keep(args: &LimitArgs) {
     let file = &args.file.config;
     let set = [("min", &args.min), ("max", &args.max)];
     let set = set.iter().filter_map(|(key, limit)| Some((key, limit.as_ref()?)));
@@ -58,7 +58,7 @@ fn say_how_to_keep(args: &SyncArgs) {
     }
     let name = &args.name;
     let keep = format!("write {} below [array.{name}] in {}", keys.join(", "), file.display());
-    output::warning(&format!("sync {name}: holds until it is stopped; to keep it, {keep}"));
+    output::warning(&format!("limit {name}: holds until it is stopped; to keep it, {keep}"));
 }
 
 /// The limits that depend on the time of day.
@@ -71,9 +71,9 @@ fn by_time(limits: &Limits) -> String {
 
 /// Checks that the minimum does not exceed the maximum. A limit typed alone is compared with the
 /// other one in force, except the default minimum.
-fn check_limits(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
+fn check_limits(run_dir: &Path, args: &LimitArgs) -> Result<(), Failure> {
     let refused =
-        |reason: String, next: String| Err(Failure::usage("sync", &args.name, reason, next));
+        |reason: String, next: String| Err(Failure::usage("limit", &args.name, reason, next));
     match (&args.min, &args.max) {
         (Some(min), Some(max)) => match more_than(min, max) {
             Some((min, max)) => {
@@ -123,13 +123,13 @@ const fn always(usual: u64) -> Limit {
 }
 
 /// Returns the limits set, and the current background work.
-fn in_force(run_dir: &Path, args: &SyncArgs) -> Result<(Limits, SyncStatus), Failure> {
-    let status = running::status("sync", run_dir, &args.name)?;
+fn in_force(run_dir: &Path, args: &LimitArgs) -> Result<(Limits, SyncStatus), Failure> {
+    let status = running::status("limit", run_dir, &args.name)?;
     Ok((status.limits, status.array.sync))
 }
 
 /// Returns the requested changes.
-fn asked(args: &SyncArgs) -> Vec<Verb> {
+fn asked(args: &LimitArgs) -> Vec<Verb> {
     let mode = args.journal_mode.map(|mode| match mode {
         JournalModeArg::WriteThrough => JournalMode::WriteThrough,
         JournalModeArg::WriteBack => JournalMode::WriteBack,

@@ -2,7 +2,7 @@
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use braid_array::refusal::{Invocation, Next};
@@ -11,6 +11,7 @@ use braid_host::daemon::Daemon;
 use braid_host::disk;
 use braid_host::notify;
 use braid_host::remote::Remote;
+use serde_json::json;
 
 use super::launch::launch;
 use super::{assemble, found, node, nodes};
@@ -21,8 +22,11 @@ use crate::args::{
 use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output;
+use crate::output::json::SCHEMA;
 
 const OPERATION: &str = "up";
+/// Said of an array or node that has been started before.
+const RUNS_ALREADY: &str = "runs already";
 /// Interval of looking for missing members.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A node on this machine or near it answers by then.
@@ -38,7 +42,9 @@ pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
         [] => config.names(),
         names => names.iter().map(String::as_str).collect(),
     };
-    if let [name] = names[..] {
+    if let [name] = names[..]
+        && !args.json
+    {
         return one(run_dir, &config, name, args.foreground, daemon);
     }
     if args.foreground {
@@ -46,14 +52,29 @@ pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
         return Err(Failure::usage(OPERATION, "--foreground", "one process serves one", next));
     }
     let mut worst = 0;
+    let mut entries = Vec::new();
     for name in names {
         let mut command = Command::new("/proc/self/exe");
         command.arg("--run-dir").arg(run_dir);
         command.args([OPERATION, name]).arg("--config").arg(&args.file.config);
-        let status = command.status().map_err(|error| {
+        command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
+        command.stdout(if args.json { Stdio::piped() } else { Stdio::inherit() });
+        let ended = command.output().map_err(|error| {
             Failure::refused(OPERATION, name, system_error(&error), "try again")
         })?;
-        worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+        let code = ended.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+        worst = worst.max(code);
+        let result = if code > 0 {
+            "failed"
+        } else if String::from_utf8_lossy(&ended.stdout).contains(RUNS_ALREADY) {
+            "running"
+        } else {
+            "started"
+        };
+        entries.push(json!({ "name": name, "result": result }));
+    }
+    if args.json {
+        output::print_json(&json!({ "schema": SCHEMA, "entries": entries }))?;
     }
     if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
 }
@@ -70,18 +91,20 @@ fn one(
     }
     if let Some(entry) = config.array(name) {
         if runs(run_dir, entry)? {
-            return output::answer(&format!("{name}: runs already\n"));
+            return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
         }
-        return launch(OPERATION, name, foreground, daemon, |daemon| {
+        let serves_here = foreground || daemon.is_some();
+        launch(OPERATION, name, foreground, daemon, |daemon| {
             let mut words = words(entry);
             wait(entry, &mut words)?;
             assemble::start(run_dir, &words, daemon)
-        });
+        })?;
+        return if serves_here { Ok(()) } else { output::answer(&format!("{name}: started\n")) };
     }
     let Some(entry) = config.node(name) else { return Err(unknown(OPERATION, config, name)) };
     let words = node_words(entry, foreground);
     if daemon.is_none() && answers(&words)? {
-        return output::answer(&format!("{name}: runs already\n"));
+        return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
     }
     node::run(run_dir, &words)
 }

@@ -7,11 +7,14 @@ use std::time::Duration;
 use braid_host::control::wire::{Answer, Verb};
 use braid_host::handover;
 use braid_host::run_dir::log_path;
+use serde::Serialize;
+use serde_json::json;
 
 use super::running;
 use crate::args::UpgradeArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
+use crate::output::json::SCHEMA;
 
 const OPERATION: &str = "upgrade";
 
@@ -20,18 +23,58 @@ pub(super) fn run(run_dir: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
         let reason = format!("this program cannot be found: {}", system_error(&error));
         Failure::refused(OPERATION, "arrays", reason, "install it where it stays")
     })?;
-    if !args.all {
-        let mut results = args.names.iter().map(|name| upgrade(run_dir, name, &program, args));
-        return results.try_for_each(|result| result);
+    let names = if args.all { running::names(OPERATION, run_dir)? } else { args.names.clone() };
+    let mut done = Vec::new();
+    let mut failed = None;
+    for name in names {
+        match upgrade(run_dir, &name, &program, args) {
+            Ok(it) if args.json => done.push(it),
+            Ok(it) => output::answer(&it.text())?,
+            // The others do not have to wait for one that cannot be upgraded.
+            Err(failure) if args.all => {
+                output::failure(&failure);
+                failed = Some(Failure::Silent(Failure::REFUSED));
+            }
+            Err(failure) => {
+                failed = Some(failure);
+                break;
+            }
+        }
     }
-    let names = running::names(OPERATION, run_dir)?;
-    // The others do not have to wait for one that cannot be upgraded.
-    let failed = names.iter().filter_map(|name| upgrade(run_dir, name, &program, args).err());
-    let failed: Vec<Failure> = failed.inspect(output::failure).collect();
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
+    if args.json {
+        output::print_json(&json!({ "schema": SCHEMA, "arrays": done }))?;
+    }
+    failed.map_or(Ok(()), Err)
 }
 
-fn upgrade(run_dir: &Path, name: &str, program: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
+/// An array that was upgraded, or could be.
+#[derive(Serialize)]
+struct UpgradedArray {
+    name: String,
+    /// Version of the program that serves it now; `None` where that was only asked for.
+    version: Option<String>,
+    pause_us: Option<u64>,
+}
+
+impl UpgradedArray {
+    fn text(&self) -> String {
+        let name = &self.name;
+        match (&self.version, self.pause_us) {
+            (Some(version), Some(pause_us)) => {
+                let millis = Duration::from_micros(pause_us).as_millis();
+                format!("{name}: served by version {version}; requests waited {millis} ms\n")
+            }
+            _ => format!("{name}: can be upgraded\n"),
+        }
+    }
+}
+
+fn upgrade(
+    run_dir: &Path,
+    name: &str,
+    program: &Path,
+    args: &UpgradeArgs,
+) -> Result<UpgradedArray, Failure> {
     let program = PathBuf::from(program);
     let check = args.check;
     let force = args.force;
@@ -42,13 +85,14 @@ fn upgrade(run_dir: &Path, name: &str, program: &Path, args: &UpgradeArgs) -> Re
             let next = format!("see {}", log_path(run_dir, name).display());
             Err(Failure::refused(OPERATION, name, reason, next))
         }
-        Answer::Upgraded { pause_us, version, .. } => {
-            let millis = Duration::from_micros(pause_us).as_millis();
-            let line =
-                format!("{name}: served by version {version}; requests waited {millis} ms\n");
-            output::answer(&line)
+        Answer::Upgraded { pause_us, version, .. } => Ok(UpgradedArray {
+            name: name.to_owned(),
+            version: Some(version),
+            pause_us: Some(pause_us),
+        }),
+        Answer::Done if check => {
+            Ok(UpgradedArray { name: name.to_owned(), version: None, pause_us: None })
         }
-        Answer::Done if check => output::answer(&format!("{name}: can be upgraded\n")),
         _ => {
             let next = "see its log";
             Err(Failure::refused(OPERATION, name, "its process answers something else", next))

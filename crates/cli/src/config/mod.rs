@@ -9,7 +9,7 @@ use braid_array::refusal::Next;
 use braid_host::limits::Limits;
 use braid_host::serve::ExportSpec;
 
-use crate::args::{Size, WriteSchedule};
+use crate::args::{CONFIG_FILE, Size, WriteSchedule};
 use crate::failure::{Failure, system_error};
 
 mod array;
@@ -141,6 +141,12 @@ impl Config {
     pub(crate) fn if_there(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         Some(text::parse(path, &text))
+    }
+
+    /// Returns the file of this machine, or the one that `$BRAID_CONFIG` names, if it is there.
+    pub(crate) fn of_machine() -> Option<Self> {
+        let named = std::env::var_os("BRAID_CONFIG").filter(|path| !path.is_empty());
+        Self::if_there(&named.map_or_else(|| CONFIG_FILE.into(), PathBuf::from))
     }
 
     pub(crate) fn array(&self, name: &str) -> Option<&ArrayEntry> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use braid_array::name::check_name;
+use braid_array::name::check_new_name;
 use braid_array::refusal::Advised;
 use braid_host::serve::{ExportPlace, ExportSpec};
 use toml::de::{DeTable, DeValue};
@@ -48,7 +48,7 @@ fn read_entries(config: &mut Config, lines: Lines<'_>, kind: &str, entries: &DeT
         let name = key.get_ref().as_ref();
         let path = format!("{kind}.{name}");
         let line = lines.at(key.span().start);
-        if let Err(error) = check_name(name) {
+        if let Err(error) = check_new_name(name) {
             config.problems.push(Problem::new(line, &*path, error, error.next()));
         }
         let DeValue::Table(table) = value.get_ref() else {
@@ -146,7 +146,7 @@ mod tests {
             max = \"200M@22:00-06:00=none\"
             min = 1048576
             degraded = \"refuse\"
-            [array.'far away']
+            [array.far-away]
             members = [\"node://a:1\", \"node://b:1\"]
             key = \"/etc/k\"
             schedule = \"chain\"
@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(home.limits.min.as_ref().unwrap().usual, 1 << 20);
         assert_eq!(home.limits.max.as_ref().unwrap().windows.len(), 1);
         assert_eq!(home.uuid.as_deref(), Some("123456789abcdef0123456789abcdef0"));
-        assert!(config.array("far away").unwrap().is_over_nodes());
-        assert_eq!(config.names(), ["n1", "home", "far away"]);
+        assert!(config.array("far-away").unwrap().is_over_nodes());
+        assert_eq!(config.names(), ["n1", "home", "far-away"]);
     }
 
     /// The keys in the first column of a table of the page of configuration.
@@ -239,7 +239,7 @@ mod tests {
                 "[array.a]\nwait = 100000",
                 "2: array.a.wait: 100000 seconds; write a number from 0 to 86400",
             ),
-            ("[array.'a:b']", "1: array.a:b: a name cannot contain ':'; use up to 32 bytes"),
+            ("[array.'a:b']", "1: array.a:b: a name cannot contain ':'; use up to 32 letters"),
             (
                 "[array.a]\n[node.a]\nlisten = \"h:1\"\nmemory = true",
                 "1: array.a: a node is called so",

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use braid_array::status::{Status, SyncStatus};
 use braid_host::control::wire::Mismatch;
 use braid_host::size;
+use clap::builder::StyledStr;
 use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
@@ -63,7 +64,7 @@ pub(crate) fn array_within(status: &Status, found: &Mismatch) -> Option<String> 
     status.array_within(found.within?).map(Status::short_name)
 }
 
-/// `min 10M, max none`: how fast background work may go, in the words of `braid sync`.
+/// `min 10M, max none`: how fast background work may go, in the words of `braid limit`.
 pub(crate) fn limits(sync: &SyncStatus) -> String {
     let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), size::typed);
     let paused = if sync.paused { ", paused" } else { "" };
@@ -131,9 +132,22 @@ pub(crate) fn failure(failure: &Failure) {
     }
 }
 
+/// Prints the command that follows this one: to a person after `next: `, to a program alone.
+pub(crate) fn next_command(command: &str) -> Result<(), Failure> {
+    let head = if is_read_by_a_program() { "" } else { "next: " };
+    answer(&format!("{head}{command}\n"))
+}
+
+/// Prints help in the place of a message, where nothing was asked for.
+pub(crate) fn help(text: &StyledStr) {
+    let styled = io::stderr().is_terminal();
+    let text = if styled { text.ansi().to_string() } else { text.to_string() };
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Says something that does not end the command.
 pub fn warning(line: &str) {
-    let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
+    let _ = writeln!(io::stderr(), "warning: {}", one_line(line));
 }
 
 /// Prints an important message that does not end the command.

@@ -1,25 +1,44 @@
 //! `braid status` for people.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use braid_array::format::superblock::feature;
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
+use serde::Serialize;
 
 use super::work::in_words;
-use super::{detail, human, last_scrub, mdstat, outlook, shape, unread};
+use super::{detail, human, json, last_scrub, mdstat, outlook, shape, unread};
 use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
 const MOST_PLACES: usize = 8;
 
-/// All arrays.
-pub(crate) fn text(arrays: &[ControlStatus]) -> String {
-    if arrays.is_empty() {
-        return "no arrays are running\n".to_owned();
+/// An array of the file of arrays and nodes that does not run.
+#[derive(Debug, Serialize)]
+pub(crate) struct IdleArray {
+    pub(crate) name: String,
+    /// The log of its latest run, where that is a file.
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// All arrays: those that run, then those that do not.
+pub(crate) fn text(arrays: &[ControlStatus], idle: &[IdleArray]) -> String {
+    let mut parts: Vec<String> = arrays.iter().map(one).collect();
+    if parts.is_empty() {
+        parts.push("no arrays are running\n".to_owned());
     }
-    arrays.iter().map(one).collect::<Vec<_>>().join("\n")
+    if !idle.is_empty() {
+        parts.push(idle.iter().map(not_running).collect());
+    }
+    parts.join(if arrays.is_empty() { "" } else { "\n" })
+}
+
+fn not_running(IdleArray { name, log }: &IdleArray) -> String {
+    let log = log.as_ref().map(|log| format!("; log: {}", log.display())).unwrap_or_default();
+    format!("{name}: not running; braid up {}{log}\n", shell_word(name))
 }
 
 fn one(array: &ControlStatus) -> String {
@@ -41,7 +60,7 @@ fn one(array: &ControlStatus) -> String {
     }
     if let Some(reason) = &status.held_up {
         let name = shell_word(&array.name);
-        let _ = writeln!(text, "  held up: {reason}; braid sync {name} --resume tries again");
+        let _ = writeln!(text, "  held up: {reason}; braid limit {name} --resume tries again");
     }
     if let Some(waiting) = &status.waiting {
         let _ = writeln!(text, "  {}", waits(waiting));
@@ -134,13 +153,7 @@ fn log_line(status: &Status) -> Option<String> {
 }
 
 fn member_line(member: &MemberStatus) -> String {
-    let state = match member.state {
-        MemberState::InSync => "in sync",
-        MemberState::Rebuilding => "rebuilding",
-        MemberState::Spare => "spare",
-        MemberState::Journal => "journal",
-        MemberState::Faulty => "faulty",
-    };
+    let state = json::member_word(member.state);
     let role = if member.state == MemberState::Faulty { None } else { member.role };
     let role = role.map_or_else(|| "-".to_owned(), |role| role.to_string());
     let errors = match member.errors {

@@ -67,7 +67,7 @@ fn what_the_file_says_is_started_and_stopped_again_and_again() {
         ),
     );
     assert!(ok(&lab, "config check").0.contains("1 array, 1 node, all well"));
-    ok(&lab, "up");
+    assert!(ok(&lab, "up").0.contains("a: started\n"));
     let sync = serde_json::from_slice::<Value>(&lab.ok("sync a --json", &[])).unwrap();
     assert_eq!(
         (&sync["min_bytes_per_s"], &sync["max_bytes_per_s"]),
@@ -86,7 +86,7 @@ fn what_the_file_says_is_started_and_stopped_again_and_again() {
     assert!(said.contains("write max = \"5M\" below [array.a] in"), "{said}");
     assert!(ok(&lab, "sync a").0.contains("min 2M, max 5M"));
 
-    ok(&lab, "down --all");
+    assert!(ok(&lab, "down --all").0.contains("a: stopped\n"));
     assert_eq!(lab.run("detail a --test", &[]).status.code(), Some(4));
     until("the node is gone", || !lab.path(&format!("run/node-127.0.0.1:{port}.pid")).exists());
     let (said, _) = ok(&lab, "down a n");

@@ -1,43 +1,118 @@
-//! Common mistakes: for each the command, its exit status, the message and the advised next step.
+//! Common mistakes at the command, and the ways out.
+
+mod table;
+
+use std::path::PathBuf;
 
 use crate::support::export::connect;
 use crate::support::nodes::{Node, detail, in_memory, members};
 use crate::support::{Lab, until};
 
-/// A command in a directory with empty files `m0` to `m3`, its exit status, its message on stderr,
-/// and the next step.
-type Mistake = (&'static str, i32, &'static str, &'static str);
+use table::{MISTAKES, Mistake};
+
+/// Makes what the table speaks of.
+fn as_in_the_table(lab: &Lab) -> Vec<PathBuf> {
+    let members = lab.members("m", 4, 8);
+    let home = lab.members("h", 3, 8);
+    let attic = lab.members("a", 2, 8);
+    lab.ok("create home -l 1 -x 1 --assume-clean", &home);
+    lab.ok("assemble home", &home);
+    lab.ok("create attic -l 1 --assume-clean", &attic);
+    let names: Vec<String> = attic.iter().map(|path| format!("{path:?}")).collect();
+    let entry = format!("[array.attic]\nmembers = [{}]\n", names.join(", "));
+    std::fs::write(lab.path("arrays.toml"), entry).unwrap();
+    members
+}
 
 #[test]
 fn a_mistake_is_told_with_the_way_out() {
-    let lab = Lab::new();
-    let members = lab.members("m", 4, 8);
-    for (words, code, said, next) in MISTAKES {
-        let line = lab.refused(*code, words, &[], &members);
-        assert!(line.contains(said), "braid {words}: {line}");
-        let (_, step) = line.split_once("; ").expect("a next step");
-        assert!(step.contains(next), "braid {words}: {line}");
+    assert!(MISTAKES.len() > 100, "{} mistakes", MISTAKES.len());
+    for mistake in MISTAKES {
+        make(mistake);
     }
 }
 
-const MISTAKES: &[Mistake] = &[
-    // What everybody on the network could write to.
-    ("assemble x m0 --export nbd:0.0.0.0:10809", 2, "is unknown", "nbd:tcp:HOST:PORT"),
-    ("assemble x m0 --export nbd:tcp:0.0.0.0:10809", 1, "0.0.0.0:10809", "ssh tunnel"),
-    ("assemble x m0 --export nbd:tcp:0.0.0.0:10809", 1, "nothing is encrypted", "--insecure"),
-    ("assemble x m0 --export nbd:tcp:[::]:10809", 1, "[::]:10809", "loopback address"),
-    ("create x -l 1 -n 2 mem:8M mem:8M --export nbd:tcp:0.0.0.0:0", 1, "0.0.0.0:0", "--insecure"),
-    // Names, addresses, sizes and levels as they are not.
-    ("create a:b -l 1 -n 2 m0 m1", 2, "cannot contain ':'", "32 bytes without slash"),
-    ("create x -l raidz -n 3 m0 m1 m2", 2, "unknown level 'raidz'", "use linear, 0, 1"),
-    ("nodes node://host", 2, "a node needs a port", "HOST:PORT"),
-    ("nodes node://host:1/x", 2, "no volume of it", "HOST:PORT"),
-    // Directories in which nothing runs.
-    ("status --run-dir nowhere", 1, "nowhere: does not exist", "leave --run-dir out"),
-    ("status x --run-dir nowhere", 1, "nowhere: does not exist", "leave --run-dir out"),
-    ("stop x --run-dir nowhere", 1, "nowhere: does not exist", "leave --run-dir out"),
-    ("detail x --test --run-dir nowhere", 4, "nowhere: does not exist", "leave --run-dir out"),
-];
+/// Types the line, and then the step that it leads to.
+fn make((words, code, said, next, typed): &Mistake) {
+    let lab = Lab::new();
+    let members = as_in_the_table(&lab);
+    let line = lab.refused(*code, words, &[], &members);
+    assert!(line.contains(said), "braid {words}: {line}");
+    let (_, step) = line.split_once("; ").expect("a next step");
+    let Some(expected) = typed else {
+        assert!(step.contains(next), "braid {words}: {line}");
+        return;
+    };
+    assert!(step.trim_end().ends_with(next), "braid {words}: {line}");
+    let command = &step[step.rfind("braid ").expect("a command") + "braid ".len()..];
+    let output = lab.run(command.trim_end(), &[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(*expected), "braid {words}: {line}{text}");
+}
+
+/// Checks that no word leads by its spelling alone to a command that changes an array.
+#[test]
+fn what_writes_is_not_guessed() {
+    let lab = Lab::new();
+    for command in [
+        "add",
+        "assemble",
+        "create",
+        "down",
+        "export",
+        "fail",
+        "limit",
+        "node",
+        "re-add",
+        "recover",
+        "remove",
+        "rename",
+        "repair",
+        "replace",
+        "stop",
+        "update",
+        "upgrade",
+        "volume",
+        "zero-superblock",
+    ] {
+        for at in 0..command.len() {
+            let mut typed = command.to_owned();
+            typed.remove(at);
+            if lab.run(&format!("{typed} --help"), &[]).status.success() {
+                continue;
+            }
+            let line = lab.refused(2, &format!("{typed} x y"), &[], &[]);
+            assert!(line.ends_with("; see braid --help\n"), "{typed}: {line}");
+        }
+    }
+    for words in ["stop x --forc", "assemble x --ru", "create x --assume-clen", "node delet a:1 x"]
+    {
+        let line = lab.refused(2, words, &[], &[]);
+        assert!(!line.contains("did you mean"), "{line}");
+    }
+}
+
+/// Checks that `status` names the arrays of the file that do not run, and completions know them.
+#[test]
+fn what_does_not_run_is_shown_with_its_log() {
+    let lab = Lab::new();
+    as_in_the_table(&lab);
+    let text = lab.ok_text("list", &[]);
+    assert!(text.starts_with("home: raid1"), "{text}");
+    assert!(text.ends_with("\n\nattic: not running; braid up attic\n"), "{text}");
+    assert_eq!(lab.ok_text("completions --names", &[]), "attic\nhome\n");
+
+    assert_eq!(lab.ok_text("up attic", &[]), "attic: started\n");
+    assert!(!lab.ok_text("status", &[]).contains("not running"));
+    assert_eq!(lab.ok_text("stop --all", &[]), "attic: stopped\nhome: stopped\n");
+    let log = lab.path("run/attic.log").display().to_string();
+    let text = lab.ok_text("status", &[]);
+    let line = format!("attic: not running; braid up attic; log: {log}");
+    assert_eq!(text, format!("no arrays are running\n{line}\n"));
+    let json: serde_json::Value = serde_json::from_slice(&lab.ok("status --json", &[])).unwrap();
+    assert_eq!(json["not_running"], serde_json::json!([{ "name": "attic", "log": log }]));
+    assert_eq!(lab.ok_text("stop --all", &[]), "no arrays are running\n");
+}
 
 /// Checks that a word that is no near miss of a level gets no hint.
 #[test]
@@ -100,7 +175,8 @@ fn limits_of_background_work_go_together() {
     lab.ok("sync x --min 3M --max none", &[]);
     let line = lab.refused(2, "sync x --max 2M", &[], &[]);
     assert!(line.contains("the minimum in force, 3M; lower that, too: --min 2M"), "{line}");
-    assert_eq!(lab.ok_text("sync x", &[]), "x: min 3M, max none\n");
+    assert_eq!(lab.ok_text("limit x", &[]), "x: min 3M, max none\n");
+    assert_eq!(lab.ok_text("sync x", &[]), "x: min 3M, max none\n", "as it was called");
 }
 
 #[test]
@@ -229,8 +305,10 @@ fn all_arrays_are_stopped() {
     }
     // One is in use: the other goes.
     let stream = connect(&lab.path("a.sock"), "a", size_bytes(&lab, "a"));
-    let line = lab.refused(1, "stop --all", &[], &[]);
-    assert!(line.contains("stop a: "), "{line}");
+    let output = lab.run("stop --all", &[]);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"b: stopped\n"[..]));
+    assert!(line.starts_with("braid: stop a: ") && line.lines().count() == 1, "{line}");
     assert_eq!(lab.run("status b", &[]).status.code(), Some(1));
     drop(stream);
     lab.ok("stop --all", &[]);

@@ -1,11 +1,13 @@
 //! Every next step that is a command works in the state that printed it.
 
 use std::fs::OpenOptions;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::support::Lab;
+use crate::support::terminal::terminal;
 
 /// Returns the command at the end of the output: after `next: `, after the last `; ` or after `: `.
 fn command_in(said: &str) -> Option<String> {
@@ -186,9 +188,8 @@ fn what_is_advised_for_a_running_array_works() {
 #[test]
 fn what_create_prints_starts_the_array() {
     let lab = Lab::new();
-    for (name, options) in [("a", "-l 5 -n 3"), ("it's", "-l 1 -n 3"), ("b", "-l 10 -n 4 missing")]
-    {
-        let members = lab.members(&format!("{name}-"), 3, 16);
+    for (name, options) in [("a", "-l 5 -n 3"), ("its", "-l 1"), ("b", "-l 10 missing")] {
+        let members = lab.members(&format!("{name}'s-"), 3, 16);
         let mut command = lab.braid();
         command.args(["create", name]).args(options.split(' ')).args(&members);
         let output = command.output().unwrap();
@@ -201,6 +202,23 @@ fn what_create_prints_starts_the_array() {
         assert!(shell.output().unwrap().status.success(), "{text}");
         lab.ok(&format!("status {name}"), &[]);
     }
+}
+
+/// A person sees that the command is the next one; a program reads it alone.
+#[test]
+fn a_terminal_is_told_that_a_command_comes_next() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 16);
+    let (mut screen, terminal) = terminal();
+    let mut command = lab.braid();
+    command.args(["create", "x", "-l", "1", "--assume-clean"]).args(&members);
+    let status = command.stdout(terminal).status().unwrap();
+    // Its end of the terminal goes with it.
+    drop(command);
+    let mut bytes = [0; 4096];
+    let length = screen.read(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    assert!(status.success() && text.starts_with("next: braid assemble x "), "{text}");
 }
 
 #[test]

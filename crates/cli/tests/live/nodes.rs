@@ -41,7 +41,7 @@ fn wrong_words_for_members_on_nodes_are_refused_before_any_node_is_asked() {
         (&format!("create x -l 6 -p xor2d -n 3 --size 1G{}", nodes(3)), "4 to 34"),
         (&format!("create x -l 6 -p xor2d -n 35 --size 1G{}", nodes(35)), "4 to 34"),
         (&format!("create a:b -l 5 -n 5 --size 1G{five}"), "name"),
-        (&format!("create x,y -l 5 -n 5 --size 1G{five}"), "name of a volume"),
+        (&format!("create über -l 5 -n 5 --size 1G{five}"), "name of a volume"),
         (&format!("create x -l 5 -n 5 --size 1G{five} --export nbd:tcp:h:1"), "memory"),
         ("create x -l 1 -n 2 --size 1G node://h:1 node://h:1", "twice"),
         ("create x -l 1 -n 2 --size 1G node://h:1/a node://h:1/b", "lost together"),

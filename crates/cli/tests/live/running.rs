@@ -29,7 +29,10 @@ fn an_array_lives_loses_a_member_and_gets_another() {
     assert!(detail.contains("clean, degraded") || detail.contains("active, degraded"), "{detail}");
     lab.ok("remove home", &members[1..2]);
     lab.ok("sync home --pause", &[]);
-    lab.ok("add home", &members[3..]);
+    let added = lab.ok_text("add home", &members[3..]);
+    let said = format!("home: added {}: ", members[3].display());
+    assert!(added == format!("{said}spare\n") || added == format!("{said}rebuilding\n"), "{added}");
+    assert!(lab.ok_text("status home", &[]).contains("    0  in-sync     "));
     assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(1), "not rebuilt yet");
     lab.ok("sync home --resume", &[]);
     lab.ok("status home --watch", &[]);
@@ -52,10 +55,15 @@ fn a_check_is_stopped_and_a_recovery_is_not() {
     let members = lab.members("m", 3, 16);
     lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members[..2]);
     lab.ok("assemble home", &members[..2]);
-    lab.ok("check home --stop", &[]);
-    lab.ok("sync home --max 1", &[]);
+    let said = lab.ok_text("check home --stop", &[]);
+    assert_eq!(said, "home: neither check nor repair was running\n");
+    lab.ok("limit home --max 1", &[]);
+    lab.ok("check home", &[]);
+    assert_eq!(lab.ok_text("scrub home --stop", &[]), "home: check stopped\n");
     for scrub in ["check", "repair"] {
-        lab.ok(&format!("{scrub} home"), &[]);
+        let follow = "to follow it: braid status home --watch";
+        let said = lab.ok_text(&format!("{scrub} home"), &[]);
+        assert_eq!(said, format!("home: {scrub} started; {follow}\n"));
         assert_eq!(status(&lab, "home")["sync"]["action"], scrub);
         let text = lab.ok("check home --stop --json", &[]);
         let stopped: Value = serde_json::from_slice(&text).unwrap();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::support::{Lab, skip};
+use crate::support::{Lab, name_as_md_may, skip};
 
 const NAME: &str = "my \"big\" data";
 
@@ -19,8 +19,8 @@ fn ok(lab: &Lab, words: &str, name: &str, paths: &[PathBuf]) -> String {
 fn lines_for_programs_keep_their_form_whatever_names_hold() {
     let lab = Lab::new();
     let members = lab.members("a (old) disk ", 3, 16);
-    let options = "create --level 5 --raid-devices 3 --chunk 64K --assume-clean";
-    ok(&lab, options, NAME, &members);
+    lab.ok("create x --level 5 --raid-devices 3 --chunk 64K --assume-clean", &members);
+    name_as_md_may(&members, NAME);
     ok(&lab, "assemble", NAME, &members);
     let line = lab.ok_text("detail --scan", &[]);
     assert!(line.starts_with("ARRAY '/dev/md/my_\"big\"_data' metadata=1.2 name='"), "{line}");
@@ -200,7 +200,8 @@ fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
     for name in NAMES {
         let lab = Lab::new();
         let members = lab.members("m", 2, 16);
-        ok(&lab, "create --level 1 --raid-devices 2 --assume-clean", name, &members);
+        lab.ok("create x --level 1 --raid-devices 2 --assume-clean", &members);
+        name_as_md_may(&members, name);
         for words in [&["--examine"][..], &["--examine", "--export"]] {
             let Some(theirs) = mdadm(words, &members[0]) else {
                 return skip(test, "mdadm is not installed");
@@ -219,7 +220,8 @@ fn mdadm_reads_the_array_lines_of_any_name() {
     for name in NAMES {
         let lab = Lab::new();
         let members = lab.members("m", 2, 16);
-        ok(&lab, "create --level 1 --raid-devices 2 --assume-clean", name, &members);
+        lab.ok("create x --level 1 --raid-devices 2 --assume-clean", &members);
+        name_as_md_may(&members, name);
         ok(&lab, "assemble", name, &members);
         let config = lab.path("mdadm.conf");
         for words in ["examine --scan m0", "detail --scan"] {

@@ -1,14 +1,10 @@
 //! `braid top` in a terminal.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
-
+use crate::support::terminal::terminal;
 use crate::support::{Lab, until};
 
 #[test]
@@ -17,21 +13,13 @@ fn a_terminal_shows_what_happens_and_is_left_as_it_was() {
     let members = lab.members("m", 2, 16);
     lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
     lab.ok("assemble home", &members);
-    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&screen).unwrap();
-    unlockpt(&screen).unwrap();
-    let name = ptsname(&screen, Vec::new()).unwrap();
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let terminal = open(name, flags, Mode::empty()).unwrap();
-    let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&screen, size).unwrap();
+    let (mut screen, terminal) = terminal();
     let mut command = lab.braid();
     command.arg("top").env("TERM", "xterm-256color");
     command.stdin(terminal.try_clone().unwrap()).stdout(terminal).stderr(Stdio::piped());
     let mut child = command.spawn().expect("braid");
     // Its ends of the terminal go with it.
     drop(command);
-    let mut screen = File::from(screen);
     let shown = Arc::new(Mutex::new(String::new()));
     let mut reader = screen.try_clone().unwrap();
     let to = Arc::clone(&shown);

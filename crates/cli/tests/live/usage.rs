@@ -7,7 +7,8 @@ fn wrong_words_are_refused_in_one_line() {
     let lab = Lab::new();
     let members = lab.members("m", 3, 8);
     let table = [
-        ("", "no command"),
+        ("config", "no command"),
+        ("--run-dir run", "no command"),
         ("frobnicate", "frobnicate"),
         ("create", "required"),
         ("create x --level 5", "required"),
@@ -104,6 +105,22 @@ fn what_was_probably_meant_is_said() {
 }
 
 #[test]
+fn members_are_counted_where_nobody_says_how_many() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 8);
+    for (options, count, spares) in [
+        ("-l 5", ", 4 members, ", 0),
+        ("-l 5 -x 1", ", 3 members, ", 1),
+        ("-l 6 missing", ", 5 members, ", 0),
+    ] {
+        let text = lab.ok_text(&format!("create x --dry-run {options}"), &members);
+        assert!(text.contains(count) && text.matches("  spare: ").count() == spares, "{text}");
+    }
+    let line = lab.refused(2, "create x -l 5 -x 4", &members, &members);
+    assert!(line.contains("0 members"), "{line}");
+}
+
+#[test]
 fn a_forgotten_name_is_noticed() {
     let lab = Lab::new();
     let members = lab.members("m", 4, 8);
@@ -138,13 +155,20 @@ fn measurements_need_the_program_that_makes_them() {
 fn help_version_completions_and_man_pages_are_answers() {
     let lab = Lab::new();
     assert!(lab.ok_text("--help", &[]).contains("Exit status"));
-    assert!(lab.ok_text("--version", &[]).starts_with("braid "));
+    let version = lab.ok_text("--version", &[]);
+    assert!(version.starts_with("braid ") && version.lines().count() == 1, "{version}");
+    assert_eq!([lab.ok_text("-V", &[]), lab.ok_text("-v", &[])], [version.clone(), version]);
+    // Without a word, help is no answer: nothing was asked for.
+    let output = lab.run("", &[]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("Usage: braid "));
     let help = lab.ok_text("create --help", &[]);
     assert!(help.contains("--raid-devices"));
     assert_eq!(lab.ok_text("help create", &[]), help);
     assert!(lab.ok_text("help", &[]).contains("Exit status"));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(lab.ok_text(&format!("completions {shell}"), &[]).contains("raid-devices"));
+        let script = lab.ok_text(&format!("completions {shell}"), &[]);
+        assert!(script.contains("raid-devices") && script.contains("braid completions --names"));
     }
     let dir = lab.path("man");
     std::fs::create_dir(&dir).unwrap();
@@ -159,4 +183,32 @@ fn help_version_completions_and_man_pages_are_answers() {
     assert!(!dir.join("braid-bench.1").exists(), "that page is the other program's");
     assert!(dir.join("braid-node-status.1").exists());
     assert!(dir.join("arrays.toml.5").exists() && dir.join("braid.7").exists());
+}
+
+/// Completions of bash know the arrays that run.
+#[test]
+fn names_of_arrays_are_completed() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    lab.ok("create home -l 1 --assume-clean", &members);
+    lab.ok("assemble home", &members);
+    std::fs::write(lab.path("completions"), lab.ok("completions bash", &[])).unwrap();
+    let completed = |words: &str, current: &str| {
+        let script = format!(
+            "source ./completions; COMP_WORDS=({words} '{current}'); \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _braid_with_names braid '{current}' x; \
+             echo \"${{COMPREPLY[@]}}\""
+        );
+        let dir = program().parent().unwrap().display().to_string();
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["-c", &script]).current_dir(lab.path(""));
+        bash.env("PATH", format!("{dir}:/usr/bin:/bin")).env("BRAID_RUN_DIR", lab.path("run"));
+        bash.env("BRAID_CONFIG", lab.path("arrays.toml"));
+        String::from_utf8(bash.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(completed("braid stop", ""), "home\n");
+    assert_eq!(completed("braid scrub", "ho"), "home\n");
+    assert!(completed("braid stop", "--f").contains("--force"));
+    assert!(!completed("braid create", "").contains("home"));
+    assert!(completed("braid", "sta").contains("status"));
 }

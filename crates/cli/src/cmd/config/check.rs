@@ -4,17 +4,20 @@ use std::path::{Path, PathBuf};
 
 use braid_array::Refusal;
 use braid_host::serve::ExportPlace;
+use serde_json::{Value, json};
 
 use crate::cmd::found::{self, Found, is_called};
 use crate::cmd::{launch, node, sync, up};
 use crate::config::MdadmPlace;
 use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, Problem, uuid_digits};
 use crate::failure::Failure;
+use crate::invocation::next_step;
 use crate::output;
+use crate::output::json::SCHEMA;
 
 const OPERATION: &str = "config check";
 
-pub(super) fn run(file: &Path) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, as_json: bool) -> Result<(), Failure> {
     let config = Config::read(OPERATION, file)?;
     let mut problems = config.problems.clone();
     let sound = |name: &str| config.problem(name).is_none();
@@ -25,6 +28,11 @@ pub(super) fn run(file: &Path) -> Result<(), Failure> {
     let nodes = config.nodes.iter().filter(|entry| sound(&entry.name));
     problems.extend(nodes.filter_map(of_node));
     problems.sort_by_key(|problem| problem.line);
+    if as_json {
+        output::print_json(&found_in(file, &config, &problems))?;
+        let well = problems.is_empty();
+        return if well { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) };
+    }
     if problems.is_empty() {
         let arrays = counted(config.arrays.len(), "array");
         let nodes = counted(config.nodes.len(), "node");
@@ -33,6 +41,27 @@ pub(super) fn run(file: &Path) -> Result<(), Failure> {
     let failures = problems.iter().map(|problem| problem.failure(OPERATION, file));
     failures.for_each(|failure| output::failure(&failure));
     Err(Failure::Silent(Failure::REFUSED))
+}
+
+/// Returns what was found, for programs.
+fn found_in(file: &Path, config: &Config, problems: &[Problem]) -> Value {
+    let arrays: Vec<&String> = config.arrays.iter().map(|array| &array.name).collect();
+    let nodes: Vec<&String> = config.nodes.iter().map(|node| &node.name).collect();
+    let problem = |problem: &Problem| {
+        json!({
+            "line": problem.line,
+            "key": problem.key,
+            "reason": problem.reason,
+            "next": next_step(&problem.next),
+        })
+    };
+    json!({
+        "schema": SCHEMA,
+        "file": file,
+        "arrays": arrays,
+        "nodes": nodes,
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+    })
 }
 
 fn counted(number: usize, what: &str) -> String {

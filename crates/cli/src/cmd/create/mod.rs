@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::found::{self, Use};
 use super::shape::{ArrayShape, Typed};
 use super::writes;
-use crate::args::{CreateArgs, MemberArg, MetadataArg, Size, similar};
+use crate::args::{CreateArgs, MemberArg, MetadataArg, Size, md_device, similar, typed_with};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
 use crate::output;
@@ -99,7 +99,7 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
     let words: Vec<String> = plan.members.iter().flatten().map(word).collect();
     let option = args.overlay.words();
     let name = shell_word(&plan.name);
-    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
+    output::next_command(&format!("braid assemble{option} {name} {}", words.join(" ")))
 }
 
 impl Creation {
@@ -152,16 +152,20 @@ fn data_offset(args: &CreateArgs) -> Result<Option<u64>, Failure> {
 
 /// The shape, as it was typed.
 fn typed(args: &CreateArgs) -> Typed<'_> {
-    args.shape.typed("create", &args.name)
+    args.shape.typed("create", &args.name, args.raid_devices())
 }
 
 fn check_name(args: &CreateArgs) -> Result<(), Failure> {
+    if let Some(name) = md_device(&args.name) {
+        let next = format!("use {}", typed_with(&args.name, name));
+        return Err(Failure::usage("create", &args.name, "an array has a name, no device", next));
+    }
     if found::is_member(&args.name) {
         let next = "put a name before the members: braid create NAME ...";
         let reason = "the name of the array is missing, this is a member";
         return Err(Failure::usage("create", &args.name, reason, next));
     }
-    name::check_name(&args.name)
+    name::check_new_name(&args.name)
         .map_err(|error| Failure::usage("create", &args.name, error, error.next()))
 }
 
@@ -231,11 +235,11 @@ fn policy(args: &CreateArgs) -> Result<Policy, Failure> {
 fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
-    if args.shape.raid_devices == 1 && !args.force {
+    if args.raid_devices() == 1 && !args.force {
         let reason = "an array of 1 member is most likely a mistake";
         return Err(usage(reason, "use --force if it is not"));
     }
-    let roles = args.shape.raid_devices as usize;
+    let roles = args.raid_devices() as usize;
     let spares = args.spare_devices as usize;
     let given = args.members.len();
     if given == roles.saturating_add(spares) {
@@ -262,7 +266,7 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
         _ => None,
     };
     let mut paths: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
-    if paths.iter().skip(args.shape.raid_devices as usize).any(Option::is_none) {
+    if paths.iter().skip(args.raid_devices() as usize).any(Option::is_none) {
         let next = "use fewer --spare-devices";
         return Err(Failure::usage("create", &args.name, "a spare cannot be missing", next));
     }

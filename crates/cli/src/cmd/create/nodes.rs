@@ -67,7 +67,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let members = &nodes[..nodes.len() - args.spare_devices as usize];
     let vote = || votes::record(array, members, &args.witness, network);
     make(&places, &mut remotes, &blueprint, vote)?;
-    output::answer(&format!("{assembly}\n"))
+    output::next_command(&assembly)
 }
 
 /// Shows the planned array.
@@ -161,7 +161,7 @@ fn blueprint(
         parts_only: policy(args, family) == Some("ppl"),
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
-    let (roles, spares) = uuids.split_at(args.shape.raid_devices as usize);
+    let (roles, spares) = uuids.split_at(args.raid_devices() as usize);
     array.plan(roles, spares).map_err(|error: CreateError| {
         Failure::explained("create", &args.name, error).with_code(Failure::USAGE)
     })

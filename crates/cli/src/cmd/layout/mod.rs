@@ -134,7 +134,7 @@ impl Map {
 }
 
 pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
-    let typed = args.shape.typed("layout", &args.shape.level);
+    let typed = args.shape.typed("layout", &args.shape.level, args.raid_devices);
     let map = match typed.layout {
         Some(XOR2D_NAME) => xor2d(args, &typed)?,
         _ => level(args, &typed)?,

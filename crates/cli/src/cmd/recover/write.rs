@@ -6,7 +6,7 @@ use braid_array::code::Losses;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::Level;
-use braid_array::name::{check_name, stored_name};
+use braid_array::name::{check_new_name, stored_name};
 use braid_array::refusal::Advised;
 use braid_array::{Role, SECTOR_BYTES};
 use braid_host::member::MemberFile;
@@ -29,7 +29,7 @@ const SUPERBLOCK_BYTES: usize = (SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize;
 /// Writes them for the best hypothesis, if it is as good as certain: to the members, or to files in
 /// a directory.
 pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Result<(), Failure> {
-    check_name(name).map_err(|error| Failure::usage(OPERATION, name, error, error.next()))?;
+    check_new_name(name).map_err(|error| Failure::usage(OPERATION, name, error, error.next()))?;
     let Some(best) = found.first() else { return Ok(()) };
     check(name, best)?;
     let there: Vec<(Role, &PlacedMember)> = (0..)

@@ -81,7 +81,7 @@ pub(super) const RUNNING: &[Scene] = &[
         ..HELP
     },
     Scene { headings: &["braid status", "braid detail"], before: "home", ..HELP },
-    Scene { headings: &["braid check", "braid repair", "braid sync"], before: "home", ..HELP },
+    Scene { headings: &["braid check", "braid repair", "braid limit"], before: "home", ..HELP },
     Scene { headings: &["braid export"], ..EXPORT },
     Scene { headings: &["braid export add"], ..EXPORT },
     Scene { headings: &["braid export remove"], ..EXPORT },

@@ -62,7 +62,14 @@ fn printed(lab: &Lab) -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     member.write_all_at(b"wrong", 10 << 20).unwrap();
     lab.ok("assemble home", &members);
     add("status, detail, check, repair", lab.run("check home --wait --json", &[]).stdout);
-    add("sync", lab.ok("sync home --json", &[]));
+    add("limit", lab.ok("limit home --json", &[]));
+    add("export", lab.ok("export home add --json nbd:unix:home.nbd", &[]));
+    add("export", lab.ok("export home remove --json nbd:unix:home.nbd", &[]));
+    add("upgrade", lab.ok("upgrade home --check --json", &[]));
+    std::fs::write(lab.path("arrays.toml"), "[array.home]\nwait = -1\n[node.n]\n").unwrap();
+    add("config check", lab.run("config check --json", &[]).stdout);
+    std::fs::write(lab.path("arrays.toml"), "[array.home]\n[array.attic]\n").unwrap();
+    add("up", lab.ok("up home --json", &[]));
 
     add("cat --list", lab.ok("cat home --list --json", &[]));
 

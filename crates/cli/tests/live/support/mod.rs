@@ -5,6 +5,7 @@ pub(crate) mod browser;
 pub(crate) mod export;
 pub(crate) mod filled;
 pub(crate) mod nodes;
+pub(crate) mod terminal;
 pub(crate) mod typed;
 
 use std::fs::File;
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use braid_array::format::{Superblock, Version};
+use braid_array::name::stored_name;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -101,6 +104,8 @@ impl Lab {
     pub(crate) fn braid_at(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("BRAID_RUN_DIR", self.path("run")).current_dir(self.dir.path());
+        // Arrays of the machine are none of the lab's.
+        command.env("BRAID_CONFIG", self.path("arrays.toml"));
         command.stdin(Stdio::null());
         command
     }
@@ -185,6 +190,20 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
         let waited = begun.elapsed();
         assert!(waited < patience(), "waited {} s in vain: {what}", waited.as_secs());
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives an array of these members a name that md's may have, and `create` refuses.
+pub(crate) fn name_as_md_may(members: &[PathBuf], name: &str) {
+    for member in members {
+        let file = File::options().read(true).write(true).open(member).expect("a member");
+        let mut bytes = [0; 4096];
+        file.read_exact_at(&mut bytes, 4096).expect("a superblock");
+        let mut superblock = Superblock::decode(Version::V1_2, 8, &bytes).expect("a superblock");
+        let old = superblock.name();
+        let host = old.split(':').next().unwrap_or_default();
+        superblock.set_name = Superblock::name_field(&stored_name(host, name));
+        file.write_all_at(&superblock.encode(), 4096).expect("room");
     }
 }
 
