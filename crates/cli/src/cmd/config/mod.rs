@@ -18,7 +18,7 @@ mod units;
 
 pub(super) fn run(run_dir: &Path, args: &ConfigArgs) -> Result<(), Failure> {
     match &args.action {
-        ConfigAction::Check { file } => check::run(file),
+        ConfigAction::Check { file } => check::run(run_dir, file),
         ConfigAction::Units { dir, file } => units::run(&file.config, dir),
         ConfigAction::Probe { device, file } => probe(&file.config, device),
         ConfigAction::Join { device, file } => join::run(run_dir, &file.config, device),
