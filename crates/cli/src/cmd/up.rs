@@ -173,8 +173,8 @@ impl Present {
     /// Returns whether all named members are there, and too few: waiting does not help.
     fn are_too_few(&self, entry: &ArrayEntry) -> bool {
         let all_there = !entry.members.is_empty() && self.absent == 0;
-        let outlook = self.outlook.as_ref().filter(|_| all_there);
-        outlook.is_some_and(|outlook| entry::lacks_members(outlook, 0))
+        let lacks = |outlook: &Outlook| entry::lacks_members(outlook, 0);
+        all_there && self.outlook.as_ref().is_some_and(lacks)
     }
 }
 

@@ -72,18 +72,15 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
 /// start.
 fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool) -> OfNodes {
     let next = "leave it out, or name the members node://HOST:PORT/VOLUME";
-    for (key, stops) in [
-        ("key", true),
-        ("fabric", true),
-        ("schedule", true),
-        ("witnesses", false),
-        ("node_timeout", false),
-        ("fail_timeout", false),
-    ] {
-        match entry.line_of(key).filter(|_| !is_on_nodes) {
-            Some(line) if stops => entry.wrong(key, line, ONLY_NODES, next),
-            Some(line) => entry.odd(key, line, ONLY_NODES, next),
-            None => {}
+    let stops = ["key", "fabric", "schedule"];
+    let warns = ["witnesses", "node_timeout", "fail_timeout"];
+    if !is_on_nodes {
+        for key in stops.into_iter().chain(warns) {
+            match entry.line_of(key) {
+                Some(line) if stops.contains(&key) => entry.wrong(key, line, ONLY_NODES, next),
+                Some(line) => entry.odd(key, line, ONLY_NODES, next),
+                None => {}
+            }
         }
     }
     let witnesses = entry.all_parsed("witnesses", parse_node_address);

@@ -116,8 +116,8 @@ impl Problem {
         reason: impl Display,
         next: impl Into<Next>,
     ) -> Self {
-        let (key, reason, next) = (key.into(), reason.to_string(), next.into());
-        Self { line, column: None, key, reason, next, stops: true }
+        let reason = reason.to_string();
+        Self { line, column: None, key: key.into(), reason, next: next.into(), stops: true }
     }
 
     /// Lets the entry be started all the same.

@@ -19,6 +19,11 @@ pub(super) fn mistake(text: &str, errors: &[Error]) -> Option<Problem> {
         let reason = format!("the list {} = [ has no ]", list.key);
         return Some(at(list.end, reason, "write ] behind its last text".to_owned()));
     }
+    if first.message() == "duplicate key" {
+        let typed = text.get(span.clone()).unwrap_or_default();
+        let reason = format!("{typed} is there twice");
+        return Some(at(span.start, reason, "leave one of them out".to_owned()));
+    }
     let (begin, line) = line_at(text, span.start);
     if let Some((key, value)) = bare_text(line) {
         let offset = begin + line.rfind(value).unwrap_or(0);
@@ -28,11 +33,6 @@ pub(super) fn mistake(text: &str, errors: &[Error]) -> Option<Problem> {
             _ => (format!("text has no quotes: {value}"), format!("\"{value}\"")),
         };
         return Some(at(offset, reason, format!("write {key} = {meant}")));
-    }
-    if first.message() == "duplicate key" {
-        let typed = text.get(span.clone()).unwrap_or_default();
-        let reason = format!("{typed} is there twice");
-        return Some(at(span.start, reason, "leave one of them out".to_owned()));
     }
     let (what, expected) =
         first.message().split_once(", expected ").unwrap_or((first.message(), ""));
@@ -67,7 +67,9 @@ fn open_list(text: &str) -> Option<OpenList<'_>> {
         if let Some((key, _)) = key.filter(|(_, value)| value.starts_with('[')) {
             open = Some(OpenList { key, begin, end: begin });
         }
-        if let Some(list) = open.as_mut().filter(|_| !code.is_empty()) {
+        if let Some(list) = &mut open
+            && !code.is_empty()
+        {
             list.end = begin + code.len();
         }
         if outside_quotes(code).any(|(_, c)| c == ']') {
@@ -83,7 +85,9 @@ fn outside_quotes(line: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     let mut quote = None;
     line.char_indices().filter(move |(_, c)| match quote {
         Some(closing) => {
-            quote = quote.filter(|_| *c != closing);
+            if *c == closing {
+                quote = None;
+            }
             false
         }
         None => {
@@ -105,8 +109,9 @@ fn is_bare(key: &str) -> bool {
 /// Returns key and value of a line whose value is text that lacks its quotes.
 fn bare_text(line: &str) -> Option<(&str, &str)> {
     let (key, value) = without_comment(line).split_once('=')?;
-    let (key, value) = (key.trim(), value.trim());
-    let is_text = !value.is_empty() && !value.contains(['"', '\'', '[', '{']);
+    let key = key.trim();
+    let value = value.trim();
+    let is_text = !value.is_empty() && !value.contains(['"', '\'', '[', '{', '=']);
     (is_bare(key) && is_text).then_some((key, value))
 }
 
@@ -128,8 +133,8 @@ mod tests {
     fn said(text: &str) -> String {
         let (_, errors) = DeTable::parse_recoverable(text);
         let problem = mistake(text, &errors).expect("a mistake");
-        let (line, column) = (problem.line, problem.column.expect("a column"));
-        format!("{line}:{column}: {}; {}", problem.reason, problem.next.advice)
+        let column = problem.column.expect("a column");
+        format!("{}:{column}: {}; {}", problem.line, problem.reason, problem.next.advice)
     }
 
     #[test]
@@ -138,7 +143,7 @@ mod tests {
             ("[array.a\nexports = []", "1:9: unclosed table; write ] there"),
             (
                 "[array.a]\nmembers = [\"/a\", \"/b\"\nexports = []\n[array.b]\n",
-                "2:23: the list members = [ has no ]; write ] behind its last text",
+                "2:22: the list members = [ has no ]; write ] behind its last text",
             ),
             (
                 "[array.a]\nmembers = [ # two\n  \"/a\", # one\n  \"/b]\",\n\n[array.b]\n",

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use crate::support::{Lab, fingerprint};
 
-/// A file with one mistake. `%M0` and `%M1` are the members of the mirror `a`, `%O0` and so on of the
-/// mirror `b`, `%C0` of `c` of level 5, and `%D0` of `d`, which lacks role 2.
+/// A file with one mistake. `%M0` and `%M1` are the members of the mirror `a`, `%O0` and so on of
+/// the mirror `b`, `%C0` of `c` of level 5, and `%D0` of `d`, which lacks role 2.
 struct Mistake {
     text: &'static str,
     /// Line, column where it is known, and key.
@@ -295,7 +295,8 @@ const EXPORTS: &[Mistake] = &[
         Write("nbd:", "nbd:unix:"),
     ),
     refused(
-        "[array.a]\nmembers = %MEMBERS\nexports = [\n\"nbd:unix:%DIR/a\",\n\"nbd:unix:%DIR/no/a,name=x\"]",
+        "[array.a]\nmembers = %MEMBERS\nexports = [\n\"nbd:unix:%DIR/a\",\n\
+         \"nbd:unix:%DIR/no/a,name=x\"]",
         ":5: array.a.exports",
         "there is no directory %DIR/no",
         "make it: mkdir -p %DIR/no",
@@ -330,7 +331,8 @@ const EXPORTS: &[Mistake] = &[
         Write(",size=1G", ""),
     ),
     refused(
-        "[array.a]\nmembers = %MEMBERS\nexports = [\"nbd:unix:%DIR/a\", \"nbd:unix:%DIR/b,size=1M\"]",
+        "[array.a]\nmembers = %MEMBERS\n\
+         exports = [\"nbd:unix:%DIR/a\", \"nbd:unix:%DIR/b,size=1M\"]",
         ":3: array.a.exports",
         "some of these are its own too",
         "add readonly to one of the two",
@@ -414,7 +416,7 @@ const MEMBERS: &[Mistake] = &[
         "[array.a]\nmembers = [\"%M0\", \"%M1\",\n\"%O0\"]",
         ":3: array.a.members",
         "%O0 belongs to array ",
-        "write uuid = ",
+        "take it out of members",
         Write(",\n\"%O0\"", ""),
     ),
     told(
@@ -586,7 +588,8 @@ impl Bench {
             Nothing => return,
         }
         let Output { status, stdout, stderr } = self.braid(&["config", "check"]);
-        let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        let stdout = String::from_utf8_lossy(&stdout);
+        let stderr = String::from_utf8_lossy(&stderr);
         assert!(status.success() && stdout.contains("all well"), "{}\n{stderr}", mistake.text);
     }
 }

@@ -55,10 +55,11 @@ fn of_array(run_dir: &Path, entry: &ArrayEntry, known: &MdadmConf) -> Vec<Proble
     let absent = named.saturating_sub(members.len());
     problems.extend(entry::array_problems(run_dir, entry, outlook.as_ref(), absent));
     // The superblocks of one that runs tell what it was like at a start.
-    let judged = are_right && problems.is_empty() && !runs(run_dir, entry);
-    let why_not = outlook.filter(|_| judged).and_then(|outlook| refused(entry, outlook));
-    let key = if entry.members.is_empty() { "scan" } else { "members" };
-    problems.extend(why_not.map(|why| problem(entry, entry.line, key, why)));
+    if are_right && problems.is_empty() && !runs(run_dir, entry) {
+        let why_not = outlook.and_then(|outlook| refused(entry, outlook));
+        let key = if entry.members.is_empty() { "scan" } else { "members" };
+        problems.extend(why_not.map(|why| problem(entry, entry.line, key, why)));
+    }
     let uuids = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
     let found_uuid = uuids.map(|superblock| uuid_digits(&superblock.uuid_text())).next();
     if let Some(uuid) = found_uuid.or(uuid)
@@ -84,12 +85,18 @@ fn of_devices(entry: &ArrayEntry, outlook: &Outlook, found: &[Found]) -> Vec<Pro
         let why = Refusal::new(reason, error.next.clone());
         problems.push(problem(entry, line(&error.path), "members", why));
     }
+    let all_are_out = outlook.outsiders.len() == found.len();
     let mut told = BTreeSet::new();
     for one in found {
         let uuid = one.candidate.superblock.as_ref().ok().map(|superblock| superblock.set_uuid);
         let is_out = uuid.is_none() || outlook.outsiders.contains(&one.candidate.device);
         if is_out && (uuid.is_none() || told.insert(uuid)) {
-            problems.push(problem(entry, line(&one.device.path), "members", foreign(entry, one)));
+            problems.push(problem(
+                entry,
+                line(&one.device.path),
+                "members",
+                foreign(entry, one, all_are_out),
+            ));
         }
     }
     problems
@@ -143,8 +150,9 @@ fn members(entry: &ArrayEntry, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     there
 }
 
-/// Returns the reason why a device is no member of the array of an entry.
-fn foreign(entry: &ArrayEntry, found: &Found) -> Refusal {
+/// Returns the reason why a device is no member of the array of an entry; `is_meant` if another
+/// array may be meant, as none of the devices is one.
+fn foreign(entry: &ArrayEntry, found: &Found, is_meant: bool) -> Refusal {
     let device = &found.candidate.device;
     let superblock = match &found.candidate.superblock {
         Ok(superblock) => superblock,
@@ -155,6 +163,10 @@ fn foreign(entry: &ArrayEntry, found: &Found) -> Refusal {
     };
     let uuid = superblock.uuid_text();
     let title = superblock.title();
+    if !is_meant {
+        let reason = format!("{device} belongs to {title}");
+        return Refusal::new(reason, "take it out of members");
+    }
     if entry.uuid.is_some() {
         let reason = format!("{device} belongs to {title}, not to the uuid here");
         return Refusal::new(reason, format!("write uuid = \"{uuid}\", or name other members"));

@@ -63,8 +63,9 @@ pub(super) fn lacks_members(outlook: &Outlook, absent: usize) -> bool {
     lost > absent + outlook.strays
 }
 
-/// Returns the problem of a list of members that is too short, or does not name a block device with
-/// a role that is missing. Roles that may be lost, or that the array has run without, stop no start.
+/// Returns the problem of a list of members that is too short, or does not name a block device
+/// with a role that is missing. Roles that may be lost, or that the array has run without, stop no
+/// start.
 fn unnamed(entry: &ArrayEntry, outlook: &Outlook, absent: usize) -> Option<Problem> {
     let line = entry.members.first()?.line;
     let may_be_any = absent + outlook.strays;
@@ -86,9 +87,9 @@ fn unnamed(entry: &ArrayEntry, outlook: &Outlook, absent: usize) -> Option<Probl
         paths => format!("add {}", paths.join(", ")),
     };
     let stops = lacks_members(outlook, absent);
-    let next = match outlook.by_hand.clone().filter(|_| stops) {
-        Some(by_hand) => Next::by(add + ", or start it without", by_hand),
-        None => add.into(),
+    let next = match &outlook.by_hand {
+        Some(by_hand) if stops => Next::by(add + ", or start it without", by_hand.clone()),
+        _ => add.into(),
     };
     let problem = problem(entry, line, "members", Refusal { reason, next });
     Some(if stops { problem } else { problem.warning() })
@@ -121,7 +122,8 @@ fn of_exports(run_dir: &Path, entry: &ArrayEntry, array: Option<ExportedArray>) 
 }
 
 fn of_limits(entry: &ArrayEntry) -> Option<Problem> {
-    let (min, max) = (entry.limits.min.as_ref()?, entry.limits.max.as_ref()?);
+    let min = entry.limits.min.as_ref()?;
+    let max = entry.limits.max.as_ref()?;
     let (min, max) = sync::more_than(min, max)?;
     let reason = format!("{min} is more than max, {max}");
     Some(problem(entry, entry.line, "min", Refusal::new(reason, "swap them")))
