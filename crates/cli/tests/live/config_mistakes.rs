@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::nodes::{self, Node, in_stores};
 use crate::support::{Lab, fingerprint};
 
 /// A file with one mistake. `%M0` and `%M1` are the members of the mirror `a`, `%O0` and so on of
@@ -694,4 +695,52 @@ fn a_lost_disk_degrades_an_array_and_a_forgotten_one_stops_it() {
     let (started, said) = up(short);
     assert!(started && said.contains("role 2 is in none of those named; add its path"), "{said}");
     bench.lab.ok("stop c", &[]);
+}
+
+/// The members of an array of arrays are those of the inner ones.
+#[test]
+fn a_member_of_an_inner_array_is_missed() {
+    let lab = Lab::new();
+    let members = lab.nested("1 --assume-clean");
+    let file = lab.path("arrays.toml");
+    let list = |members: &[PathBuf]| {
+        let paths = members.iter().map(|path| format!("\"{}\"", path.display()));
+        let paths = paths.collect::<Vec<_>>().join(", ");
+        std::fs::write(&file, format!("[array.top]\nmembers = [{paths}]\n")).expect("a file");
+        format!("config check {}", file.display())
+    };
+    assert!(lab.ok_text(&list(&members), &[]).contains("all well"));
+    let line = lab.refused(1, &list(&members[..3]), &[], &members);
+    assert!(line.contains("right has 2 members, and role 1 is in none of those named"), "{line}");
+    let up = format!("up top --config {}", file.display());
+    let refused = lab.refused(1, &up, &[], &members);
+    assert_eq!(refused, line.replace("config check", "up"));
+}
+
+/// `degraded = "refuse"` holds over nodes, too.
+#[test]
+fn an_array_over_nodes_that_must_be_whole_waits_for_its_nodes() {
+    let lab = Lab::new();
+    let (mut nodes, stores) = in_stores(&lab);
+    let all = nodes::members(&nodes, "/x");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M{all}"), &[]);
+    let paths = all.split_whitespace().map(|path| format!("\"{path}\""));
+    let members = format!("members = [{}]", paths.collect::<Vec<_>>().join(", "));
+    let file = lab.path("arrays.toml");
+    let text = format!("[array.x]\n{members}\nwait = 0\ndegraded = \"refuse\"\n");
+    std::fs::write(&file, &text).expect("a file");
+    let up = format!("up x --config {}", file.display());
+    let gone = nodes.pop().expect("four");
+    let address = gone.address.clone();
+    gone.stop();
+    let output = lab.run(&up, &[]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no member in sync, and the file says degraded = \"refuse\""), "{said}");
+    nodes.push(Node::start_at(&lab, &address, &stores[3]));
+    lab.ok(&up, &[]);
+    lab.ok("stop x", &[]);
+    nodes.pop().expect("four").stop();
+    std::fs::write(&file, text.replace("refuse", "start")).expect("a file");
+    lab.ok(&up, &[]);
 }
