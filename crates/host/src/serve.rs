@@ -37,6 +37,7 @@ use crate::submission::{Message, SubmissionQueue};
 use crate::system::{refused_by_system, since_1970};
 
 mod again;
+mod check;
 mod contents;
 mod faulty;
 mod listening;
@@ -55,6 +56,7 @@ mod upgrade;
 
 use again::Search;
 pub use again::{Again, Judge};
+pub use check::{ExportedArray, check_exports};
 use nodes::{Nodes, NotSetUp};
 use open_exports::OpenExports;
 pub use part::ExportPart;
@@ -464,6 +466,12 @@ impl Facts {
             stripe_bytes: chunk_bytes * data_members,
             read_only: machine.read_only(),
         }
+    }
+
+    /// Returns the properties on which the bytes of an export depend.
+    const fn exported(&self) -> ExportedArray {
+        let Self { size_bytes, block_bytes, read_only, .. } = *self;
+        ExportedArray { size_bytes, block_bytes, read_only }
     }
 
     fn vhost_user_device(&self, name: &str, queues: Option<u16>) -> vhost_user::ExportedDevice {

@@ -231,6 +231,12 @@ pub fn place_of(config: &Config, sector: u64) -> Option<(&str, u64)> {
     Some((&member.device, member.superblock.data_offset + sector))
 }
 
+/// Returns the size of an array in sectors; `None` where the configuration makes none.
+#[must_use]
+pub fn array_size(config: &Config) -> Option<u64> {
+    geometry_of(config).ok().map(|geometry| geometry.array_sectors())
+}
+
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let superblock = &config.superblock;
     let level = Level::from_md(superblock.level)

@@ -230,12 +230,7 @@ impl Table<'_> {
 
     /// Checks that all members are there that the array had when it last ran.
     fn check_expected(&self, options: Options) -> Result<(), Refused> {
-        let newest = self.superblock();
-        let roles = newest.roles.iter().filter_map(|role| match role {
-            DevRole::Active(role) if u32::from(role.0) < newest.raid_disks => Some(*role),
-            _ => None,
-        });
-        let expected = roles.collect::<BTreeSet<Role>>();
+        let expected = self.superblock().active_roles();
         let present: BTreeSet<Role> = self.verdicts.iter().filter_map(Verdict::role).collect();
         let missing = expected.difference(&present).count();
         if missing == 0 || options.run || options.force || options.read_only {

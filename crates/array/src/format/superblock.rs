@@ -1,6 +1,8 @@
 //! The superblock of a member, one type for all versions. `superblock_bytes` decodes and encodes
 //! it.
 
+use std::collections::BTreeSet;
+
 pub use super::superblock_error::{SuperblockError, Unsupported};
 use crate::Role;
 
@@ -374,6 +376,16 @@ impl Superblock {
     #[must_use]
     pub fn role_of(&self, dev_number: u32) -> DevRole {
         self.roles.get(dev_number as usize).copied().unwrap_or(DevRole::Spare)
+    }
+
+    /// Returns the roles that had a member when the array last ran.
+    #[must_use]
+    pub fn active_roles(&self) -> BTreeSet<Role> {
+        let roles = self.roles.iter().filter_map(|role| match role {
+            DevRole::Active(role) if u32::from(role.0) < self.raid_disks => Some(*role),
+            _ => None,
+        });
+        roles.collect()
     }
 
     /// Returns whether the feature map has this bit.

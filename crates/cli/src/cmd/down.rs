@@ -4,7 +4,7 @@ use std::path::Path;
 
 use braid_host::control::{Client, ControlError};
 
-use super::{node_admin, up};
+use super::{entry, node_admin, up};
 use crate::args::{DownArgs, NodeStopArgs};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ fn stop(run_dir: &Path, config: &Config, name: &str, force: bool) -> Result<(), 
     let Some(entry) = config.node(name) else {
         return Err(up::unknown(OPERATION, config, name));
     };
-    let words = up::node_words(entry, false);
+    let words = entry::node_words(entry, false);
     if !up::answers(&words)? {
         return idle(name);
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use braid_array::Role;
 use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
+use braid_array::format::superblock::DevRole;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
@@ -13,6 +15,7 @@ use braid_host::member::{self, MemberFile, MemberName, Mode};
 use crate::args::{MemberArg, NodeArg, md_device, typed_with};
 use crate::failure::{Failure, system_error};
 use crate::output;
+use crate::output::entry::lasting;
 use crate::output::shape::short_name;
 
 /// Purpose of opening members.
@@ -348,6 +351,17 @@ pub(super) fn scan(
     }
     unread.conclude(operation)?;
     Ok(arrays.into_iter().map(|(_, members)| members).collect())
+}
+
+/// Returns the block devices that have one of these roles of an array, by names that they keep.
+pub(super) fn holders(uuid: [u8; 16], roles: &[Role]) -> Vec<PathBuf> {
+    let holds = |path: &PathBuf| {
+        let superblock = member::peek(path).ok().and_then(|it| read(it).candidate.superblock.ok());
+        let role = superblock.filter(|it| it.set_uuid == uuid).map(|it| it.role());
+        matches!(role, Some(DevRole::Active(role)) if roles.contains(&role))
+    };
+    let devices = member::scan().unwrap_or_default().into_iter().filter(holds);
+    devices.map(|device| lasting(&device)).collect()
 }
 
 /// Count of block devices that cannot be opened or read, and whose content is therefore unknown.

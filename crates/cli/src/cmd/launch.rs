@@ -62,11 +62,13 @@ pub(super) struct How {
     /// Arguments for a successor program that takes over the array; `None` where a takeover is
     /// impossible.
     pub(super) again: Option<HowAssembled>,
+    /// Set if the array must not start degraded.
+    pub(super) whole: bool,
 }
 
 impl From<Vec<ExportSpec>> for How {
     fn from(exports: Vec<ExportSpec>) -> Self {
-        Self { exports, limits: Limits::default(), again: None }
+        Self { exports, limits: Limits::default(), again: None, whole: false }
     }
 }
 
@@ -79,7 +81,7 @@ pub(super) fn serve(
     how: How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
-    let How { exports, limits, again } = how;
+    let How { exports, limits, again, .. } = how;
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
     let logs = run_dir.clone();

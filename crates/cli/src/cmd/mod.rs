@@ -14,6 +14,7 @@ mod contents;
 mod create;
 mod detail;
 mod down;
+mod entry;
 mod examine;
 mod export;
 mod families;

@@ -1,5 +1,6 @@
 //! `braid node`: keeps volumes for arrays over nodes.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,20 +23,47 @@ use crate::output;
 /// With less a node could not even carry superblocks.
 const LEAST_RING: Size = Size(64 << 10);
 
+/// Spelling of options in advice: of the command line, or of the configuration file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Spelling {
+    /// `--no-key`, `--key FILE`.
+    Options,
+    /// `no_key = true`, `key = "FILE"`.
+    Keys,
+}
+
+impl Spelling {
+    fn flag(self, option: &str) -> String {
+        match self {
+            Self::Options => format!("--{option}"),
+            Self::Keys => format!("{} = true", option.replace('-', "_")),
+        }
+    }
+
+    fn value(self, option: &str, value: impl Display) -> String {
+        match self {
+            Self::Options => format!("--{option} {value}"),
+            Self::Keys => format!("{option} = \"{value}\""),
+        }
+    }
+}
+
 pub(super) fn run(run_dir: &Path, args: &NodeArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
     let daemon = Daemon::adopt();
-    let setup = setup(args)?;
+    let setup = setup(args, Spelling::Options)?;
     launch("node", &setup.listen, args.foreground, daemon, |daemon| serve(run_dir, &setup, daemon))
 }
 
-pub(super) fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
+/// Checks the options of a node. Advice has options as they are spelled.
+pub(super) fn setup(args: &NodeArgs, spelling: Spelling) -> Result<NodeSetup, Failure> {
     let listen = args.listen.clone().unwrap_or_default();
     check_address(&listen)
         .map_err(|reason| Failure::usage("node", &listen, reason, "write --listen HOST:PORT"))?;
     if args.ring.0 < LEAST_RING.0 {
         let reason = format!("a ring of {} bytes is too small for any client", args.ring.0);
-        let next = format!("use --ring {LEAST_RING} or more; a busy client takes some 20M to 35M");
+        let least = spelling.value("ring", LEAST_RING);
+        let next = format!("use {least} or more; a busy client takes some 20M to 35M");
         return Err(Failure::usage("node", &listen, reason, next));
     }
     let storage = match &args.store {
@@ -52,21 +80,28 @@ pub(super) fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     let network = if args.no_key { network.kind.into() } else { network };
     let network = Network { encrypt: args.encrypt, ..network };
     network.key.map_or(Ok(()), |key| whole("node", &listen, key))?;
+    let encrypt = spelling.flag("encrypt");
+    let make_key = format!(
+        "make a key with `braid key new FILE` and give it with {}",
+        spelling.value("key", "FILE")
+    );
     if args.encrypt && network.kind != TransportKind::Tcp {
         let reason = "slices pass the processor by over libfabric: nobody could encrypt them";
-        let next = "leave out --fabric, or --encrypt";
+        let fabric = spelling.value("fabric", "tcp");
+        let next = format!("use {fabric}, or leave {encrypt} out");
         return Err(Failure::refused("node", &listen, reason, next));
     }
     if args.encrypt && network.key.is_none() {
         let reason = "data is sealed with a cluster key, and there is none";
-        let next = "make a key with `braid key new FILE` and give it with --key FILE, or leave \
-                    --encrypt out";
+        let next = format!("{make_key}, or leave {encrypt} out");
         return Err(Failure::refused("node", &listen, reason, next));
     }
     if network.key.is_none() && !args.no_key && !is_loopback(&listen) {
         let reason = "without a cluster key it listens on loopback addresses only";
-        let next = "make a key with `braid key new FILE` and give it with --key FILE, or say \
-                    --no-key where everybody who can connect may do everything";
+        let next = format!(
+            "{make_key}, or say {} where everybody who can connect may do everything",
+            spelling.flag("no-key")
+        );
         return Err(Failure::refused("node", &listen, reason, next));
     }
     Ok(NodeSetup { listen, storage, witness: args.witness, ring_bytes, network })

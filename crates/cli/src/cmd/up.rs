@@ -13,13 +13,12 @@ use braid_host::notify;
 use braid_host::remote::Remote;
 use serde_json::json;
 
+use super::assemble::{self, Outlook, outlook};
+use super::entry::{self, array_words, node_words};
 use super::launch::launch;
-use super::{assemble, found, node, nodes};
-use crate::args::{
-    AssembleArgs, GeometryArgs, KeyFileArgs, MapArgs, MemberArg, NetworkArgs, NodeArgs,
-    OverlayArgs, ReshapeArgs, Size, UpArgs, similar,
-};
-use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, uuid_digits};
+use super::{found, node, nodes};
+use crate::args::{AssembleArgs, MemberArg, NodeArgs, UpArgs, similar};
+use crate::config::{ArrayEntry, Config, Located, Problem, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::json::SCHEMA;
@@ -31,8 +30,6 @@ const RUNS_ALREADY: &str = "runs already";
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A node on this machine or near it answers by then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// Default ring memory of a node.
-const RING: Size = Size(256 << 20);
 
 pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
@@ -42,7 +39,10 @@ pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
         [] => config.names(),
         names => names.iter().map(String::as_str).collect(),
     };
-    if let [name] = names[..]
+    if let Some(mistake) = config.problems.iter().find(|problem| problem.key.is_empty()) {
+        return Err(mistake.failure(OPERATION, &config.path));
+    }
+    if let [name] = args.names.as_slice()
         && !args.json
     {
         return one(run_dir, &config, name, args.foreground, daemon);
@@ -53,6 +53,13 @@ pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
     }
     let mut worst = 0;
     let mut entries = Vec::new();
+    if args.names.is_empty() {
+        let of_none = |problem: &&Problem| !names.iter().any(|name| problem.concerns(name));
+        for problem in config.problems.iter().filter(of_none) {
+            output::failure(&problem.failure(OPERATION, &config.path));
+            worst = Failure::REFUSED;
+        }
+    }
     for name in names {
         let mut command = Command::new("/proc/self/exe");
         command.arg("--run-dir").arg(run_dir);
@@ -93,20 +100,48 @@ fn one(
         if runs(run_dir, entry)? {
             return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
         }
+        if daemon.is_none() {
+            config.warnings(name).for_each(|odd| warn(config, odd));
+        }
         let serves_here = foreground || daemon.is_some();
         launch(OPERATION, name, foreground, daemon, |daemon| {
-            let mut words = words(entry);
-            wait(entry, &mut words)?;
-            assemble::start(run_dir, &words, daemon)
+            start(run_dir, config, entry, daemon)
         })?;
         return if serves_here { Ok(()) } else { output::answer(&format!("{name}: started\n")) };
     }
     let Some(entry) = config.node(name) else { return Err(unknown(OPERATION, config, name)) };
+    if let Some(problem) = entry::node_problem(entry) {
+        return Err(problem.failure(OPERATION, &config.path));
+    }
     let words = node_words(entry, foreground);
     if daemon.is_none() && answers(&words)? {
         return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
     }
     node::run(run_dir, &words)
+}
+
+/// Starts an array once its members are there, if nothing is wrong with its entry.
+fn start(
+    run_dir: &Path,
+    config: &Config,
+    entry: &ArrayEntry,
+    daemon: Option<Daemon>,
+) -> Result<(), Failure> {
+    let mut words = array_words(entry);
+    let present = wait(entry, &words);
+    let outlook = present.outlook.as_ref();
+    for problem in entry::array_problems(run_dir, entry, outlook, present.absent) {
+        if problem.stops {
+            return Err(problem.failure(OPERATION, &config.path));
+        }
+        warn(config, &problem);
+    }
+    add_members(entry, present, &mut words)?;
+    assemble::start(run_dir, &words, !entry.degraded, daemon)
+}
+
+fn warn(config: &Config, odd: &Problem) {
+    output::failure(&odd.failure(OPERATION, &config.path));
 }
 
 /// Returns the failure for a name that is not in the file.
@@ -135,86 +170,81 @@ fn runs(run_dir: &Path, entry: &ArrayEntry) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The entry as `braid assemble` takes it.
-fn words(entry: &ArrayEntry) -> AssembleArgs {
-    let uuid = entry.uuid.clone().or_else(|| {
-        // Where mdadm knows it by this name, that array is meant.
-        let looked_for = entry.members.is_empty();
-        let called = || MdadmConf::read().called(&entry.name).map(str::to_owned);
-        looked_for.then(called).flatten()
-    });
-    AssembleArgs {
-        names: vec![entry.name.clone()],
-        rename: uuid.is_some(),
-        scan: false,
-        export: entry.exports.iter().map(|export| export.value.to_string()).collect(),
-        insecure: entry.insecure,
-        readonly: entry.readonly,
-        overlay: OverlayArgs::default(),
-        maps: MapArgs::default(),
-        bare: GeometryArgs::default(),
-        reshape: ReshapeArgs::default(),
-        part: None,
-        run: false,
-        force: false,
-        explain: false,
-        json: false,
-        take_over: false,
-        witness: entry.witnesses.clone(),
-        network: network(entry.fabric.as_ref(), entry.key.as_ref()),
-        schedule: entry.schedule,
-        node_timeout: entry.node_timeout_s.unwrap_or(AssembleArgs::NODE_TIMEOUT_S),
-        fail_timeout: entry.fail_timeout_s.unwrap_or(AssembleArgs::FAIL_TIMEOUT_S),
-        foreground: true,
-        uuid,
-        limits: entry.limits.clone(),
+/// The members of an array that were there when the wait for them ended.
+struct Present {
+    paths: Vec<PathBuf>,
+    /// Number of named members that are not there.
+    absent: usize,
+    /// Of an array on this machine.
+    outlook: Option<Outlook>,
+    /// Set if nothing is missing.
+    whole: bool,
+}
+
+impl Present {
+    fn look(entry: &ArrayEntry, words: &AssembleArgs, there: &[bool]) -> Self {
+        let paths = found_members(entry, words, there);
+        let absent = there.iter().filter(|there| !**there).count();
+        let looks = !entry.is_over_nodes() && !paths.is_empty();
+        let uuid = words.uuid.as_deref();
+        let outlook = looks.then(|| outlook(&entry.name, uuid, &paths, entry.readonly));
+        let starts = outlook.as_ref().is_none_or(|outlook| outlook.whole);
+        let whole = absent == 0 && !paths.is_empty() && starts;
+        Self { paths, absent, outlook, whole }
+    }
+
+    /// Returns whether all named members are there, and too few: waiting does not help.
+    fn are_too_few(&self, entry: &ArrayEntry) -> bool {
+        let all_there = !entry.members.is_empty() && self.absent == 0;
+        let lacks = |outlook: &Outlook| entry::lacks_members(outlook, 0);
+        all_there && self.outlook.as_ref().is_some_and(lacks)
     }
 }
 
-fn network(fabric: Option<&String>, key: Option<&PathBuf>) -> NetworkArgs {
-    let key = key.map(|key| key.clone().into_os_string());
-    NetworkArgs { fabric: fabric.cloned(), key_file: KeyFileArgs { key } }
-}
-
-/// Waits until all members are present, and adds those that are. After the timeout, lists the
-/// missing members, and lets the array start without them if it may.
-fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
+/// Waits until all members are present, or the time is over.
+fn wait(entry: &ArrayEntry, words: &AssembleArgs) -> Present {
     let deadline = Instant::now() + entry.wait;
     notify::extend(entry.wait);
-    let mut seen = None;
-    let mut members = Vec::new();
-    let mut whole = false;
+    let mut now = (there(entry), partitions());
+    let mut present = Present::look(entry, words, &now.0);
     loop {
-        // Devices that are the same as before are not looked at again.
-        let now = (there(entry), partitions());
-        if seen.as_ref() != Some(&now) {
-            members = found_members(entry, words, &now.0);
-            whole = is_whole(entry, words, &members);
-            seen = Some(now);
-            if !whole {
-                notify::status(&format!("waits for members; {} are there", members.len()));
-            }
-        }
         // The names by which people know the disks would come only after the array has stopped.
-        let named = || members.iter().all(|member| disk::is_named(member));
-        if (whole && named()) || Instant::now() >= deadline {
-            break;
+        let named = || present.paths.iter().all(|member| disk::is_named(member));
+        let is_over = Instant::now() >= deadline;
+        if is_over || present.whole && named() || present.are_too_few(entry) {
+            return present;
         }
+        notify::status(&format!("waits for members; {} are there", present.paths.len()));
         std::thread::sleep(LOOK_AGAIN);
+        // Devices that are the same as before are not looked at again.
+        let before = std::mem::replace(&mut now, (there(entry), partitions()));
+        if now != before {
+            present = Present::look(entry, words, &now.0);
+        }
     }
-    if members.is_empty() && !entry.members.is_empty() {
-        let reason = format!("none of its members is there after {} s", entry.wait.as_secs());
+}
+
+/// Adds the members that are there. Lists those that are missing, and lets the array start without
+/// them if it may.
+fn add_members(
+    entry: &ArrayEntry,
+    present: Present,
+    words: &mut AssembleArgs,
+) -> Result<(), Failure> {
+    let seconds = entry.wait.as_secs();
+    if present.paths.is_empty() && !entry.members.is_empty() {
+        let reason = format!("none of its members is there after {seconds} s");
         let next = "attach them, or see braid config check";
         return Err(Failure::refused(OPERATION, &entry.name, reason, next));
     }
     if entry.is_over_nodes() {
         words.names.extend(entry.members.iter().map(|member| member.value.clone()));
-    } else if !whole {
-        let missing = entry.members.iter().map(|member| &member.value);
-        let missing: Vec<&str> =
-            missing.filter(|path| !Path::new(path).exists()).map(String::as_str).collect();
+        return Ok(());
+    }
+    if !present.whole {
+        let missing = entry.members.iter().map(|member| member.value.as_str());
+        let missing: Vec<&str> = missing.filter(|path| !entry::is_there(path)).collect();
         let missing = if missing.is_empty() { "some".to_owned() } else { missing.join(" ") };
-        let seconds = entry.wait.as_secs();
         let what = if entry.degraded {
             "it starts without them if it can"
         } else {
@@ -224,8 +254,8 @@ fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
         output::alert(&format!("{OPERATION} {}: {line}", entry.name));
         words.run = entry.degraded;
     }
-    if !entry.is_over_nodes() && (!entry.members.is_empty() || words.uuid.is_some()) {
-        words.names.extend(members.iter().map(|path| path.display().to_string()));
+    if !entry.members.is_empty() || words.uuid.is_some() {
+        words.names.extend(present.paths.iter().map(|path| path.display().to_string()));
     }
     Ok(())
 }
@@ -238,7 +268,7 @@ fn there(entry: &ArrayEntry) -> Vec<bool> {
             let connects = |address| TcpStream::connect_timeout(&address, ANSWERS_WITHIN).is_ok();
             addresses.is_ok_and(|mut all| all.any(connects))
         }
-        _ => Path::new(&member.value).exists(),
+        _ => entry::is_there(&member.value),
     };
     entry.members.iter().map(is_there).collect()
 }
@@ -255,29 +285,6 @@ fn found_members(entry: &ArrayEntry, words: &AssembleArgs, there: &[bool]) -> Ve
     }
     let members = entry.members.iter().zip(there).filter(|(_, there)| **there);
     members.map(|(member, _)| PathBuf::from(&member.value)).collect()
-}
-
-fn is_whole(entry: &ArrayEntry, words: &AssembleArgs, members: &[PathBuf]) -> bool {
-    if members.len() < entry.members.len() || members.is_empty() {
-        return false;
-    }
-    entry.is_over_nodes() || assemble::is_whole(&entry.name, words.uuid.as_deref(), members)
-}
-
-/// The entry as `braid node` takes it.
-pub(super) fn node_words(entry: &NodeEntry, foreground: bool) -> NodeArgs {
-    NodeArgs {
-        command: None,
-        listen: Some(entry.listen.clone()),
-        store: entry.store.clone(),
-        memory: entry.store.is_none(),
-        witness: entry.witness,
-        ring: entry.ring.unwrap_or(RING),
-        network: network(entry.fabric.as_ref(), entry.key.as_ref()),
-        no_key: entry.no_key,
-        encrypt: entry.encrypt,
-        foreground,
-    }
 }
 
 /// Returns whether the node already serves.

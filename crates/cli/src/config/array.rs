@@ -1,19 +1,23 @@
 //! `[array.NAME]`.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use braid_array::Refusal;
-use braid_host::limits::Limits;
+use braid_host::limits::{Limit, Limits};
 use braid_host::serve::ExportSpec;
 use clap::ValueEnum;
 
 use super::entry::Entry;
-use super::{ArrayEntry, Located};
+use super::{ArrayEntry, Located, OfNodes};
 use crate::args::{MemberArg, WriteSchedule, parse_max, parse_min, parse_node_address};
 
 /// Default time to wait for members.
 const WAIT_S: u64 = 30;
+/// Slower than any disk.
+const TINY_BYTES_S: u64 = 64 << 10;
+const ONLY_NODES: &str = "is for arrays over nodes";
 
 /// Reads the entry of an array. Problems are recorded in the entry.
 pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
@@ -23,11 +27,11 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     match scan {
         Some(true) if !members.is_empty() => {
             let next = "leave out scan, or members";
-            entry.wrong("scan", entry.line, "there are members as well", next);
+            entry.wrong("scan", entry.line, "is true, and members are named as well", next);
         }
         Some(false) if members.is_empty() => {
             let next = "name them: members = [\"/dev/disk/by-id/...\"], or write scan = true";
-            entry.wrong("scan", entry.line, "there are no members then", next);
+            entry.wrong("scan", entry.line, "is false, and no members are named", next);
         }
         _ => {}
     }
@@ -35,7 +39,10 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     let degraded = entry.parsed("degraded", |text| match text {
         "start" => Ok(true),
         "refuse" => Ok(false),
-        _ => Err(Refusal::new("means nothing", "write start or refuse")),
+        _ => Err(Refusal::new(
+            "must be start or refuse",
+            "write degraded = \"start\" or degraded = \"refuse\"",
+        )),
     });
     let limits = limits(entry);
     let is_on_nodes = members.iter().any(|member| member.value.starts_with("node://"));
@@ -43,6 +50,7 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
         let next = "leave it out: volumes are found by their names";
         entry.wrong("uuid", uuid.line, "is for arrays of files and devices", next);
     }
+    let of_nodes = of_nodes(entry, is_on_nodes);
     ArrayEntry {
         name: name.to_owned(),
         line: entry.line,
@@ -56,9 +64,30 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
         boot: entry.flag("boot").unwrap_or(true),
         scrub: entry.flag("scrub").unwrap_or(true),
         limits,
-        key: of_nodes(entry, is_on_nodes, "key").map(PathBuf::from),
-        fabric: of_nodes(entry, is_on_nodes, "fabric"),
-        witnesses: witnesses(entry),
+        of_nodes,
+    }
+}
+
+/// Reads the keys that only arrays over nodes may have. Those that do nothing elsewhere stop no
+/// start.
+fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool) -> OfNodes {
+    let next = "leave it out, or name the members node://HOST:PORT/VOLUME";
+    let stops = ["key", "fabric", "schedule"];
+    let warns = ["witnesses", "node_timeout", "fail_timeout"];
+    if !is_on_nodes {
+        for key in stops.into_iter().chain(warns) {
+            match entry.line_of(key) {
+                Some(line) if stops.contains(&key) => entry.wrong(key, line, ONLY_NODES, next),
+                Some(line) => entry.odd(key, line, ONLY_NODES, next),
+                None => {}
+            }
+        }
+    }
+    let witnesses = entry.all_parsed("witnesses", parse_node_address);
+    OfNodes {
+        key: entry.text("key").map(|key| PathBuf::from(key.value)),
+        fabric: entry.text("fabric").map(|fabric| fabric.value),
+        witnesses: witnesses.into_iter().map(|witness| witness.value).collect(),
         schedule: entry.parsed("schedule", parse_schedule).map(|schedule| schedule.value),
         node_timeout_s: entry.seconds("node_timeout", 1..3601),
         fail_timeout_s: entry.seconds("fail_timeout", 0..86401),
@@ -85,7 +114,7 @@ fn members(entry: &mut Entry<'_>) -> Vec<Located<String>> {
     }
     for (index, member) in typed.iter().enumerate() {
         if typed[..index].iter().any(|other| other.value == member.value) {
-            let reason = format!("\"{}\" stands there twice", member.value);
+            let reason = format!("\"{}\" is named twice", member.value);
             entry.wrong("members", member.line, reason, "name it once");
         }
     }
@@ -93,24 +122,31 @@ fn members(entry: &mut Entry<'_>) -> Vec<Located<String>> {
 }
 
 fn limits(entry: &mut Entry<'_>) -> Limits {
-    let min = entry.parsed("min", parse_min).map(|limit| limit.value);
-    let max = entry.parsed("max", parse_max);
-    Limits { min, max: max.map(|limit| limit.value) }
+    Limits { min: limit(entry, "min", parse_min), max: limit(entry, "max", parse_max) }
 }
 
-/// Reads a key that only arrays over nodes may have.
-fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool, key: &'static str) -> Option<String> {
-    let Located { line, value } = entry.text(key)?;
-    if !is_on_nodes {
-        let next = "leave it out, or name the members node://HOST:PORT/VOLUME";
-        entry.wrong(key, line, "is for arrays over nodes", next);
+fn limit(
+    entry: &mut Entry<'_>,
+    key: &'static str,
+    parse: fn(&str) -> Result<Limit, Refusal>,
+) -> Option<Limit> {
+    let tiny = Cell::new(None);
+    let limit = entry.parsed(key, |text| {
+        tiny.set(tiny_speed(text));
+        parse(text)
+    })?;
+    if let Some(speed) = tiny.get() {
+        let reason = format!("{key} = {speed} is {speed} bytes a second");
+        entry.odd(key, limit.line, &reason, format!("write {speed}M"));
     }
-    Some(value)
+    Some(limit.value)
 }
 
-fn witnesses(entry: &mut Entry<'_>) -> Vec<String> {
-    let all = entry.all_parsed("witnesses", parse_node_address);
-    all.into_iter().map(|witness| witness.value).collect()
+/// Returns a speed without a unit that no disk is as slow as: a unit was forgotten.
+fn tiny_speed(text: &str) -> Option<u64> {
+    let speeds = text.split(['@', ',']).map(|part| part.rsplit('=').next().unwrap_or(part));
+    let mut bare = speeds.filter_map(|speed| speed.trim().parse().ok());
+    bare.find(|speed| (1..TINY_BYTES_S).contains(speed))
 }
 
 fn parse_schedule(text: &str) -> Result<WriteSchedule, Refusal> {

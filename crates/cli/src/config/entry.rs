@@ -11,14 +11,46 @@ use toml::de::{DeTable, DeValue};
 use super::{Located, Problem};
 use crate::args::similar;
 
-/// Line numbers of bytes in a text.
+/// Line and column numbers of bytes in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a>(pub(super) &'a str);
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
     pub(super) fn at(self, offset: usize) -> usize {
-        let before = &self.0.as_bytes()[..offset.min(self.0.len())];
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+        self.before(offset).bytes().filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    pub(super) fn column(self, offset: usize) -> usize {
+        let before = self.before(offset);
+        before.chars().rev().take_while(|c| *c != '\n').count() + 1
+    }
+
+    fn before(self, offset: usize) -> &'a str {
+        self.0.get(..offset).unwrap_or(self.0)
+    }
+}
+
+/// A kind of values: its name, and examples of it.
+struct ValueKind {
+    name: &'static str,
+    examples: &'static [&'static str],
+}
+
+const FLAG: ValueKind = ValueKind { name: "true or false", examples: &["true", "false"] };
+const TEXT: ValueKind = ValueKind { name: "text in quotes", examples: &["\"...\""] };
+const TEXTS: ValueKind =
+    ValueKind { name: "a list of texts in quotes", examples: &["[\"...\", \"...\"]"] };
+const SECONDS: ValueKind = ValueKind { name: "a whole number of seconds", examples: &["30"] };
+
+/// Returns what a value is, in English.
+fn described(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or a time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
     }
 }
 
@@ -56,8 +88,30 @@ impl<'a> Entry<'a> {
         &self.known
     }
 
+    /// Something is odd about the value of a key, and does not stop a start.
+    pub(super) fn odd(&mut self, key: &str, line: usize, reason: &str, next: impl Into<Next>) {
+        let key = format!("{}.{key}", self.path);
+        self.problems.push(Problem::new(line, key, reason, next).warning());
+    }
+
+    /// A value is not of the kind that its key takes.
+    fn not_of(&mut self, kind: &ValueKind, key: &str, value: &Spanned<DeValue<'_>>) {
+        let found = described(value.get_ref());
+        let written = kind.examples.iter().map(|example| format!("{key} = {example}"));
+        let written: Vec<String> = written.collect();
+        let reason = format!("must be {}, and is {found}", kind.name);
+        let line = self.span(value.span());
+        self.wrong(key, line, reason, format!("write {}", written.join(" or ")));
+    }
+
     fn span(&self, span: Range<usize>) -> usize {
         self.lines.at(span.start)
+    }
+
+    /// The line of a key's value, if the key is there.
+    pub(super) fn line_of(&self, key: &str) -> Option<usize> {
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(self.span(value.span()))
     }
 
     fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
@@ -69,26 +123,25 @@ impl<'a> Entry<'a> {
     fn of_kind<T>(
         &mut self,
         key: &'static str,
-        kind: &str,
+        kind: &ValueKind,
         take: impl Fn(&'a DeValue<'a>) -> Option<T>,
     ) -> Option<Located<T>> {
         let value = self.get(key)?;
         let line = self.span(value.span());
         let taken = take(value.get_ref()).map(|value| Located { line, value });
         if taken.is_none() {
-            let found = value.get_ref().type_str();
-            self.wrong(key, line, format!("is no {kind}, but {found}"), format!("write {kind}"));
+            self.not_of(kind, key, value);
         }
         taken
     }
 
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
-        let found = self.of_kind(key, "true or false", |value| value.as_bool());
+        let found = self.of_kind(key, &FLAG, |value| value.as_bool());
         found.map(|flag| flag.value)
     }
 
     pub(super) fn text(&mut self, key: &'static str) -> Option<Located<String>> {
-        self.of_kind(key, "\"text in quotes\"", |value| value.as_str().map(str::to_owned))
+        self.of_kind(key, &TEXT, |value| value.as_str().map(str::to_owned))
     }
 
     /// A list of texts; a single one counts as a list.
@@ -99,21 +152,19 @@ impl<'a> Entry<'a> {
             let line = lines.at(value.span().start);
             value.get_ref().as_str().map(|text| Located { line, value: text.to_owned() })
         };
-        let texts = match value.get_ref().as_array() {
-            Some(array) => array.iter().map(text).collect::<Option<Vec<_>>>(),
-            None => text(value).map(|text| vec![text]),
-        };
-        texts.unwrap_or_else(|| {
-            let line = self.span(value.span());
-            self.wrong(key, line, "is no list of texts", "write [\"one\", \"another\"]");
-            Vec::new()
-        })
+        let values: Vec<&'a Spanned<DeValue<'a>>> =
+            value.get_ref().as_array().map_or_else(|| vec![value], |all| all.iter().collect());
+        if let Some(other) = values.iter().find(|value| text(value).is_none()) {
+            self.not_of(&TEXTS, key, other);
+            return Vec::new();
+        }
+        values.into_iter().filter_map(text).collect()
     }
 
     /// A whole number of seconds.
     pub(super) fn seconds(&mut self, key: &'static str, range: Range<u64>) -> Option<u64> {
         let whole = |value: &DeValue<'_>| value.as_integer()?.as_str().parse::<u64>().ok();
-        let found = self.of_kind(key, "a whole number of seconds", whole)?;
+        let found = self.of_kind(key, &SECONDS, whole)?;
         if range.contains(&found.value) {
             return Some(found.value);
         }
@@ -133,7 +184,7 @@ impl<'a> Entry<'a> {
             DeValue::Integer(number) => Some(number.as_str().to_owned()),
             value => value.as_str().map(str::to_owned),
         };
-        let Located { line, value } = self.of_kind(key, "\"text in quotes\"", text)?;
+        let Located { line, value } = self.of_kind(key, &TEXT, text)?;
         self.made(key, line, &value, parse(&value))
     }
 

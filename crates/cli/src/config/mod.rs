@@ -2,6 +2,7 @@
 //! and their meaning; examines no device.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ mod array;
 mod entry;
 mod mdadm;
 mod node;
+mod syntax;
 mod text;
 
 pub(crate) use array::uuid_digits;
@@ -54,6 +56,12 @@ pub(crate) struct ArrayEntry {
     /// Set if a timer checks the array.
     pub(crate) scrub: bool,
     pub(crate) limits: Limits,
+    pub(crate) of_nodes: OfNodes,
+}
+
+/// Options of an array over nodes.
+#[derive(Debug)]
+pub(crate) struct OfNodes {
     pub(crate) key: Option<PathBuf>,
     pub(crate) fabric: Option<String>,
     pub(crate) witnesses: Vec<String>,
@@ -91,10 +99,14 @@ pub(crate) struct Located<T> {
 pub(crate) struct Problem {
     /// The first line is 1.
     pub(crate) line: usize,
+    /// The first column is 1; known where the file is none.
+    pub(crate) column: Option<usize>,
     /// `array.home.exports`; empty where the file is none.
     pub(crate) key: String,
     pub(crate) reason: String,
     pub(crate) next: Next,
+    /// Set if nothing is started by the entry; otherwise it is started with a warning.
+    pub(crate) stops: bool,
 }
 
 impl Problem {
@@ -104,21 +116,30 @@ impl Problem {
         reason: impl Display,
         next: impl Into<Next>,
     ) -> Self {
-        Self { line, key: key.into(), reason: reason.to_string(), next: next.into() }
+        let reason = reason.to_string();
+        Self { line, column: None, key: key.into(), reason, next: next.into(), stops: true }
+    }
+
+    /// Lets the entry be started all the same.
+    pub(crate) fn warning(self) -> Self {
+        Self { stops: false, ..self }
     }
 
     /// Returns whether the problem concerns this array or node, or the file as a whole.
     pub(crate) fn concerns(&self, name: &str) -> bool {
-        let mut words = self.key.splitn(3, '.');
-        let kind = words.next().unwrap_or_default();
-        kind.is_empty() || ["array", "node"].contains(&kind) && words.next() == Some(name)
+        let path = self.key.strip_prefix("array.").or_else(|| self.key.strip_prefix("node."));
+        let Some(rest) = path.and_then(|path| path.strip_prefix(name)) else {
+            return self.key.is_empty();
+        };
+        // Names may have dots, and keys have none.
+        rest.is_empty() || rest.strip_prefix('.').is_some_and(|key| !key.contains('.'))
     }
 
     /// Returns the problem as a failure of a command.
     pub(crate) fn failure(&self, operation: &str, path: &Path) -> Failure {
-        let space = if self.key.is_empty() { "" } else { " " };
-        let object = format!("{}:{}:{space}{}", path.display(), self.line, self.key);
-        let object = object.strip_suffix(':').unwrap_or(&object);
+        let column = self.column.map(|column| format!(":{column}")).unwrap_or_default();
+        let key = if self.key.is_empty() { String::new() } else { format!(": {}", self.key) };
+        let object = format!("{}:{}{column}{key}", path.display(), self.line);
         Failure::refused(operation, object, &self.reason, self.next.clone())
     }
 }
@@ -130,8 +151,13 @@ impl Config {
     /// Returns an error if the file cannot be read. Problems of its content are in `problems`.
     pub(crate) fn read(operation: &str, path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let next = "make it, or name another with --config; braid detail --scan --toml writes \
-                        the entries of running arrays";
+            let next = match error.kind() {
+                ErrorKind::InvalidData => "save it as UTF-8",
+                _ => {
+                    "make it, or name another with --config; braid detail --scan --toml writes \
+                     the entries of running arrays"
+                }
+            };
             Failure::refused(operation, path.display(), system_error(&error), next)
         })?;
         Ok(text::parse(path, &text))
@@ -163,9 +189,14 @@ impl Config {
         nodes.chain(self.arrays.iter().map(|array| array.name.as_str())).collect()
     }
 
-    /// The first thing that is wrong with one of them.
+    /// The first reason for which one of them is not started.
     pub(crate) fn problem(&self, name: &str) -> Option<&Problem> {
-        self.problems.iter().find(|problem| problem.concerns(name))
+        self.problems.iter().find(|problem| problem.stops && problem.concerns(name))
+    }
+
+    /// The problems with which one of them is started all the same.
+    pub(crate) fn warnings(&self, name: &str) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(move |problem| !problem.stops && problem.concerns(name))
     }
 }
 

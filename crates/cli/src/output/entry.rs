@@ -38,15 +38,11 @@ pub(crate) fn of_running(array: &ControlStatus, shown: fn(&Limit) -> String) -> 
 /// Returns the entry of an array that does not run.
 pub(crate) fn of_members(superblock: &Superblock, members: &[PathBuf]) -> String {
     let name = superblock.name();
-    let name = match shape::short_name(&name) {
-        "" => "unnamed",
-        name => name,
-    };
-    head(name, superblock, members.iter().cloned()) + "\n"
+    head(shape::short_name(&name), superblock, members.iter().cloned()) + "\n"
 }
 
 fn head(name: &str, superblock: &Superblock, members: impl Iterator<Item = PathBuf>) -> String {
-    let mut text = format!("[array.{}]\n", key(name));
+    let mut text = format!("[array.{}]\n", key(&entry_name(name)));
     let members: Vec<PathBuf> = members.collect();
     if !members.iter().any(|member| member.starts_with("node:")) {
         let _ = writeln!(text, "uuid = {}", quoted(&superblock.uuid_text()));
@@ -59,13 +55,27 @@ fn head(name: &str, superblock: &Superblock, members: impl Iterator<Item = PathB
     text
 }
 
-/// The name of a device that it keeps when others come before it.
-fn lasting(device: &Path) -> PathBuf {
+/// Returns the name of a device that it keeps when others come before it.
+pub(crate) fn lasting(device: &Path) -> PathBuf {
     let links = std::fs::read_dir(BY_ID).into_iter().flatten().flatten();
     let mut links: Vec<PathBuf> = links.map(|entry| entry.path()).collect();
     links.sort();
     let leads_there = |link: &PathBuf| std::fs::canonicalize(link).is_ok_and(|to| to == device);
     links.into_iter().find(leads_there).unwrap_or_else(|| device.to_owned())
+}
+
+/// Returns whether the name of an entry may contain this, and that of a unit of systemd.
+pub(crate) fn is_entry_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-".contains(c)
+}
+
+/// Returns the name of an entry for the array of this name, which is found by its UUID.
+fn entry_name(name: &str) -> String {
+    let name = name.replace(|c| !is_entry_char(c), "-");
+    match name.trim_start_matches(['.', '-']) {
+        "" => "unnamed".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 /// A key of TOML, which may be any text in quotes.
@@ -97,5 +107,14 @@ mod tests {
     fn any_text_can_be_quoted() {
         assert_eq!(quoted("a\"\\\n"), r#""a\"\\\u000A""#);
         assert_eq!([key("a-1"), key("a b")], ["a-1".to_owned(), "\"a b\"".to_owned()]);
+    }
+
+    #[test]
+    fn an_entry_has_a_name_that_a_unit_can_have() {
+        for (name, entry) in
+            [("a.b", "a.b"), ("my data;", "my-data-"), ("", "unnamed"), ("ü", "unnamed")]
+        {
+            assert_eq!(entry_name(name), entry);
+        }
     }
 }

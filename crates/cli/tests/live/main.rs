@@ -8,6 +8,7 @@ mod bare;
 mod chosen;
 mod cluster;
 mod config;
+mod config_mistakes;
 mod content;
 mod contents;
 mod devices;

@@ -7,6 +7,7 @@ use std::path::Path;
 use braid_array::Refusal;
 
 use super::ExportSpec;
+use super::check::check_socket;
 use crate::control::{self, ListenError, SocketFile};
 use crate::engine::export::Export;
 use crate::system::describe;
@@ -22,7 +23,10 @@ pub(super) fn listen_on(
 ) -> Result<(UnixListener, SocketFile), Refusal> {
     let path = spec.place.path().expect("a socket has a path");
     control::listen(run_dir, path, &spec.access).map_err(|error| match error {
-        ListenError::Socket(error) => not_there(spec, &error),
+        ListenError::Socket(error) => {
+            let known = check_socket(spec, path, run_dir).err();
+            known.unwrap_or_else(|| not_there(spec, &error))
+        }
         ListenError::Owner(error) => {
             let why = describe(&error);
             let reason = format!("{spec}: cannot be given its owner or group: {why}");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
+use super::check::{extent_beside, second_device};
 use super::contents::{self, ServedPart};
 use super::listening::{Enter, listen_on, not_there};
 use super::part::Extent;
@@ -158,8 +159,7 @@ impl OpenExports {
 
     /// All of the array that can be asked for.
     const fn whole(&self) -> Range<u64> {
-        let Facts { size_bytes, block_bytes, .. } = self.facts;
-        0..size_bytes - size_bytes % block_bytes as u64
+        self.facts.exported().whole()
     }
 
     /// Opens an export, which comes into the engine by `enter`.
@@ -231,23 +231,8 @@ impl OpenExports {
 
     /// The bytes of an export, which no other one may write.
     fn extent(&self, spec: &ExportSpec) -> Result<Extent, Refusal> {
-        let Facts { size_bytes, block_bytes, read_only, .. } = self.facts;
-        let extent = spec.part.extent(size_bytes, block_bytes, read_only);
-        let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
-        let extent = extent.map_err(said)?;
-        let whole = self.whole();
-        let Some(other) = self.open.iter().find(|open| open.extent.clashes(&extent, &whole)) else {
-            return Ok(extent);
-        };
-        let bytes = &other.extent.bytes;
-        let reason = format!(
-            "{spec}: {} can write bytes {} to {} of the array, and some of these are its own too",
-            other.shown(),
-            bytes.start,
-            bytes.end - 1
-        );
-        let next = "choose another offset and size, or add readonly to one of the two";
-        Err(Refusal::new(reason, next))
+        let beside = self.open.iter().map(|open| (open.shown(), &open.extent));
+        extent_beside(spec, self.facts.exported(), beside)
     }
 
     /// Returns the device that NBD clients see.
@@ -319,7 +304,7 @@ impl OpenExports {
             return Err(Refusal::new(reason, "stop the array, and assemble it with --export ublk"));
         }
         if self.open.iter().any(|open| matches!(open.stand, Stand::Device { .. })) {
-            return Err(Refusal::new("ublk: the array has a device already", "name one"));
+            return Err(second_device());
         }
         let facts = self.facts;
         let setup = ublk::UblkSetup {

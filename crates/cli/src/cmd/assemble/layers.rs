@@ -258,6 +258,16 @@ impl Layers {
         devices_in(self.inner.iter().map(|layer| &layer.assembly), &self.top)
     }
 
+    /// Returns the number of roles without a member in sync, in each layer.
+    pub(super) fn degraded(&self) -> usize {
+        let arrays = self.inner.iter().map(|layer| &layer.assembly).chain([&self.top]);
+        let degraded = arrays.map(|assembly| match &assembly.start {
+            Start::Ready { degraded, .. } => usize::from(*degraded),
+            Start::Refused { .. } | Start::Halfway(_) => 0,
+        });
+        degraded.sum()
+    }
+
     /// Returns the command that starts the array, with its attached devices.
     pub(super) fn invocation(&self, options: Options) -> Invocation {
         self.called.invocation(options, self.devices_in())

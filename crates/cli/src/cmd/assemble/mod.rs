@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use braid_array::Refusal;
 use braid_array::assemble::{Options, Start};
 use braid_array::format::Superblock;
 use braid_array::name::check_name;
@@ -11,7 +12,7 @@ use braid_array::refusal::{Advised, Invocation, Next};
 use braid_host::daemon::Daemon;
 use braid_host::serve::Assembled;
 
-use super::families::{self, Choice, Families, choose};
+use super::families::{self, Choice};
 use super::found::{self, Found, Members, Named, Use};
 use super::given::Given;
 use super::launch::{self, How, launch};
@@ -28,11 +29,13 @@ mod bare;
 mod explain;
 mod layers;
 mod nodes;
+mod outlook;
 mod part;
 
 use layers::Layers;
 pub use nodes::open_nodes;
 pub(super) use nodes::{ask_all, volumes};
+pub(super) use outlook::{Outlook, Unnamed, outlook};
 
 /// Identity of the array, as typed.
 #[derive(Clone, Debug, Default)]
@@ -117,13 +120,15 @@ impl Chosen {
 
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
-    start(run_dir, args, Daemon::adopt())
+    start(run_dir, args, false, Daemon::adopt())
 }
 
-/// Starts an array as it is asked for, in this process if that is a daemon already.
+/// Starts an array as it is asked for, in this process if that is a daemon already. One that has to
+/// be `whole` is not started degraded.
 pub(super) fn start(
     run_dir: &Path,
     args: &AssembleArgs,
+    whole: bool,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     if let Some(geometry) = &args.bare.geometry {
@@ -134,7 +139,7 @@ pub(super) fn start(
     }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
-    let how = How { exports, limits: args.limits.clone(), again: None };
+    let how = How { exports, limits: args.limits.clone(), again: None, whole };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
@@ -255,16 +260,12 @@ fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
     Ok(arrays)
 }
 
-/// Returns whether the array could start from these members with no member unread. Also examines
-/// members in use.
-pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> bool {
-    let (found, unread) = found::look(members);
-    let families = Families::of(found, Some(uuid.unwrap_or(name)));
-    let Ok(choice) = choose(families, uuid.unwrap_or(name)) else { return false };
-    let called = Called { name: Some(name.to_owned()), ..Called::default() };
-    let (found, _) = found::look(&choice.members);
-    let layers = Layers::of(found, choice.nested, called, Options::default());
-    unread.is_empty() && matches!(layers.top.start, Start::Ready { .. })
+/// Returns the refusal of a degraded start by a file that allows none; `by_hand` starts it.
+pub(super) fn never_degraded(degraded: usize, by_hand: Invocation) -> Refusal {
+    let roles =
+        if degraded == 1 { "1 role has".to_owned() } else { format!("{degraded} roles have") };
+    let reason = format!("{roles} no member in sync, and the file says degraded = \"refuse\"");
+    Refusal::new(reason, Next::by("attach the missing members, or start it degraded", by_hand))
 }
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
@@ -291,6 +292,11 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
     if let Start::Refused { reason, next, .. } = &layers.top.start {
         let next = plan.given().put_into(plan.called.named(next.clone()));
         return Err(Failure::refused("assemble", &plan.object, reason, next));
+    }
+    let degraded = layers.degraded();
+    if plan.how.whole && degraded > 0 {
+        let why = never_degraded(degraded, layers.invocation(plan.options));
+        return Err(Failure::explained("assemble", &plan.object, why));
     }
     let name = plan.called.run_name(layers.top.newest.as_deref(), &plan.object)?;
     let others = left_out.iter().map(|(device, why)| format!("{device} is left out: {why}"));

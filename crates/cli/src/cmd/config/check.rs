@@ -1,15 +1,17 @@
 //! `braid config check`: checks the file, and the devices and nodes named in it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use braid_array::Refusal;
-use braid_host::serve::ExportPlace;
+use braid_host::control::Client;
 use serde_json::{Value, json};
 
+use crate::cmd::assemble::{self, Outlook, never_degraded};
+use crate::cmd::entry::{self, is_there, node_problem, problem};
 use crate::cmd::found::{self, Found, is_called};
-use crate::cmd::{launch, node, sync, up};
 use crate::config::MdadmPlace;
-use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, Problem, uuid_digits};
+use crate::config::{ArrayEntry, Config, Located, MdadmConf, Problem, uuid_digits};
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
@@ -17,16 +19,16 @@ use crate::output::json::SCHEMA;
 
 const OPERATION: &str = "config check";
 
-pub(super) fn run(file: &Path, as_json: bool) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, file: &Path, as_json: bool) -> Result<(), Failure> {
     let config = Config::read(OPERATION, file)?;
     let mut problems = config.problems.clone();
     let sound = |name: &str| config.problem(name).is_none();
     let known = MdadmConf::read();
     for entry in config.arrays.iter().filter(|entry| sound(&entry.name)) {
-        problems.extend(of_array(entry, &known));
+        problems.extend(of_array(run_dir, entry, &known));
     }
     let nodes = config.nodes.iter().filter(|entry| sound(&entry.name));
-    problems.extend(nodes.filter_map(of_node));
+    problems.extend(nodes.filter_map(node_problem));
     problems.sort_by_key(|problem| problem.line);
     if as_json {
         output::print_json(&found_in(file, &config, &problems))?;
@@ -68,63 +70,88 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn of_array(entry: &ArrayEntry, known: &MdadmConf) -> Vec<Problem> {
+fn of_array(run_dir: &Path, entry: &ArrayEntry, known: &MdadmConf) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut wrong = |line: usize, key: &str, Refusal { reason, next }: Refusal| {
-        problems.push(Problem::new(line, format!("array.{}.{key}", entry.name), reason, next));
-    };
-    for export in &entry.exports {
-        if let Err(failure) = launch::check_secure(OPERATION, &export.value, entry.insecure) {
-            let next = "use a loopback address or nbd:unix:PATH, or write insecure = true";
-            let why = Refusal { next: next.into(), ..failure.into_refusal() };
-            wrong(export.line, "exports", why);
-        }
-        if let ExportPlace::Fuse(path) = &export.value.place
-            && !path.is_dir()
-        {
-            let reason = format!("there is no directory {}", path.display());
-            let next = format!("make it: mkdir -p {}", path.display());
-            wrong(export.line, "exports", Refusal::new(reason, next));
-        }
+    let over_nodes = entry.is_over_nodes();
+    let members = if over_nodes { Vec::new() } else { members(entry, &mut problems) };
+    let uuid = entry::uuid(entry);
+    let outlook = (!members.is_empty())
+        .then(|| assemble::outlook(&entry.name, uuid.as_deref(), &members, entry.readonly));
+    let (found, _) = found::look(&found::inside(&members));
+    problems.extend(outlook.iter().flat_map(|outlook| of_devices(entry, outlook, &found)));
+    let are_right = problems.is_empty();
+    let named = if over_nodes { 0 } else { entry.members.len() };
+    let absent = named.saturating_sub(members.len());
+    problems.extend(entry::array_problems(run_dir, entry, outlook.as_ref(), absent));
+    // The superblocks of one that runs tell what it was like at a start.
+    if are_right && problems.is_empty() && !runs(run_dir, entry) {
+        let why_not = outlook.and_then(|outlook| refused(entry, outlook));
+        let key = if entry.members.is_empty() { "scan" } else { "members" };
+        problems.extend(why_not.map(|why| problem(entry, entry.line, key, why)));
     }
-    if let (Some(min), Some(max)) = (&entry.limits.min, &entry.limits.max)
-        && let Some((min, max)) = sync::more_than(min, max)
-    {
-        wrong(
-            entry.line,
-            "min",
-            Refusal::new(format!("{min} is more than max, {max}"), "swap them"),
-        );
-    }
-    if let Some(key) = entry.key.as_ref().filter(|key| !key.is_file()) {
-        let why =
-            Refusal::new(format!("there is no file {}", key.display()), "braid key new makes one");
-        wrong(entry.line, "key", why);
-    }
-    let found = if entry.is_over_nodes() { Vec::new() } else { members(entry, &mut wrong) };
-    for (line, why) in found.iter().filter_map(|(line, one)| Some((*line, foreign(entry, one)?))) {
-        wrong(line, "members", why);
-    }
-    let uuids = found.iter().filter_map(|(_, one)| one.candidate.superblock.as_ref().ok());
-    let uuid = uuids.map(|superblock| uuid_digits(&superblock.uuid_text())).next();
-    if let Some(uuid) = uuid.or_else(|| entry.uuid.clone())
+    let uuids = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
+    let found_uuid = uuids.map(|superblock| uuid_digits(&superblock.uuid_text())).next();
+    if let Some(uuid) = found_uuid.or(uuid)
         && let Some(MdadmPlace::Name(_)) = known.of(&uuid)
     {
         let reason =
             "mdadm.conf has a line for this array, and mdadm may start it before Braid does";
         let next = format!("write there: ARRAY <ignore> UUID={uuid}, then update-initramfs -u");
-        wrong(entry.line, "members", Refusal::new(reason, next));
+        problems.push(problem(entry, entry.line, "members", Refusal::new(reason, next)));
     }
     problems
 }
 
-/// The members that are there, each with its line; says which ones are not.
-fn members(
-    entry: &ArrayEntry,
-    wrong: &mut impl FnMut(usize, &str, Refusal),
-) -> Vec<(usize, Found)> {
+/// Problems of devices: those that cannot be read, and one of each other array.
+fn of_devices(entry: &ArrayEntry, outlook: &Outlook, found: &[Found]) -> Vec<Problem> {
+    let line = |path: &Path| {
+        let member = entry.members.iter().find(|member| path == Path::new(&member.value));
+        member.map_or(entry.line, |member| member.line)
+    };
+    let mut problems = Vec::new();
+    for error in &outlook.unread {
+        let reason = format!("{}: {}", error.path.display(), error.reason);
+        let why = Refusal::new(reason, error.next.clone());
+        problems.push(problem(entry, line(&error.path), "members", why));
+    }
+    let all_are_out = outlook.outsiders.len() == found.len();
+    let mut told = BTreeSet::new();
+    for one in found {
+        let uuid = one.candidate.superblock.as_ref().ok().map(|superblock| superblock.set_uuid);
+        let is_out = uuid.is_none() || outlook.outsiders.contains(&one.candidate.device);
+        if is_out && (uuid.is_none() || told.insert(uuid)) {
+            problems.push(problem(
+                entry,
+                line(&one.device.path),
+                "members",
+                foreign(entry, one, all_are_out),
+            ));
+        }
+    }
+    problems
+}
+
+fn runs(run_dir: &Path, entry: &ArrayEntry) -> bool {
+    Client::connect(run_dir, &entry.name).is_ok()
+}
+
+/// Returns the reason for which the array would not start, with all of its members there.
+fn refused(entry: &ArrayEntry, outlook: Outlook) -> Option<Refusal> {
+    match (outlook.start, outlook.by_hand) {
+        (Err(why), _) => Some(why),
+        (Ok(degraded), Some(by_hand)) if degraded > 0 && !entry.degraded => {
+            Some(never_degraded(degraded, by_hand))
+        }
+        (Ok(_), _) => None,
+    }
+}
+
+/// The members that are there. Those that are not are problems.
+fn members(entry: &ArrayEntry, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let mut wrong = |line, key, why| problems.push(problem(entry, line, key, why));
     if entry.members.is_empty() {
-        let name = entry.uuid.as_deref().unwrap_or(&entry.name);
+        let name = entry::uuid(entry);
+        let name = name.as_deref().unwrap_or(&entry.name);
         let arrays = match found::scan(OPERATION, |superblock| is_called(superblock, name)) {
             Ok(arrays) => arrays,
             Err(failure) => {
@@ -138,54 +165,41 @@ fn members(
                 Refusal::new("no block device belongs to an array of this name or uuid", next);
             wrong(entry.line, "scan", why);
         }
-        let (found, _) = found::look(&arrays.concat());
-        return found.into_iter().map(|one| (entry.line, one)).collect();
+        return arrays.concat();
     }
-    let mut all = Vec::new();
+    let mut there = Vec::new();
     for Located { line, value } in &entry.members {
-        let path = PathBuf::from(value);
-        if !path.exists() {
-            let next = "attach it, or take it out of members";
+        if is_there(value) {
+            there.push(PathBuf::from(value));
+        } else {
+            let next = "attach it, or write the path of the disk in its place";
             wrong(*line, "members", Refusal::new(format!("{value} is not there"), next));
-            continue;
-        }
-        let (found, unread) = found::look(&[path]);
-        all.extend(found.into_iter().map(|one| (*line, one)));
-        for error in unread {
-            let reason = format!("{value}: {}", error.reason);
-            wrong(*line, "members", Refusal::new(reason, error.next));
         }
     }
-    all
+    there
 }
 
-/// Returns the reason why a device is no member of the array of an entry.
-fn foreign(entry: &ArrayEntry, found: &Found) -> Option<Refusal> {
+/// Returns the reason why a device is no member of the array of an entry; `is_meant` if another
+/// array may be meant, as none of the devices is one.
+fn foreign(entry: &ArrayEntry, found: &Found, is_meant: bool) -> Refusal {
     let device = &found.candidate.device;
     let superblock = match &found.candidate.superblock {
         Ok(superblock) => superblock,
         Err(error) => {
             let next = format!("take it out of members, or see braid examine {device}");
-            return Some(Refusal::new(format!("{device}: {error}"), next));
+            return Refusal::new(format!("{device}: {error}"), next);
         }
     };
     let uuid = superblock.uuid_text();
-    match &entry.uuid {
-        Some(wanted) if *wanted != uuid_digits(&uuid) => {
-            let reason =
-                format!("{device} belongs to {}, not to the uuid here", superblock.title());
-            Some(Refusal::new(reason, format!("write uuid = \"{uuid}\", or name other members")))
-        }
-        None if !is_called(superblock, &entry.name) => {
-            let reason = format!("{device} belongs to {}", superblock.title());
-            let next = format!("name it so: [array.NAME]; or write uuid = \"{uuid}\"");
-            Some(Refusal::new(reason, next))
-        }
-        _ => None,
+    let title = superblock.title();
+    if !is_meant {
+        let reason = format!("{device} belongs to {title}");
+        return Refusal::new(reason, "take it out of members");
     }
-}
-
-fn of_node(entry: &NodeEntry) -> Option<Problem> {
-    let why = node::setup(&up::node_words(entry, true)).err()?.into_refusal();
-    Some(Problem::new(entry.line, format!("node.{}", entry.name), why.reason, why.next))
+    if entry.uuid.is_some() {
+        let reason = format!("{device} belongs to {title}, not to the uuid here");
+        return Refusal::new(reason, format!("write uuid = \"{uuid}\", or name other members"));
+    }
+    let reason = format!("{device} belongs to {title}");
+    Refusal::new(reason, format!("name it so: [array.NAME]; or write uuid = \"{uuid}\""))
 }

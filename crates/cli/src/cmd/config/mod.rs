@@ -19,7 +19,7 @@ mod units;
 pub(super) fn run(run_dir: &Path, args: &ConfigArgs) -> Result<(), Failure> {
     match &args.action {
         ConfigAction::Check { file, named, json } => {
-            check::run(named.as_ref().unwrap_or(&file.config), *json)
+            check::run(run_dir, named.as_ref().unwrap_or(&file.config), *json)
         }
         ConfigAction::Units { dir, file } => units::run(&file.config, dir),
         ConfigAction::Probe { device, file } => probe(&file.config, device),

@@ -28,7 +28,7 @@ pub(super) fn run(file: &Path, dir: &Path) -> Result<(), Failure> {
     for problem in &config.problems {
         output::failure(&problem.failure(OPERATION, file));
     }
-    let startable = |name: &str| config.problem(name).is_none() && can_be_a_unit(name);
+    let startable = |name: &str| config.problem(name).is_none();
     let nodes: Vec<&NodeEntry> =
         config.nodes.iter().filter(|entry| startable(&entry.name)).collect();
     let mut units = Vec::new();
@@ -40,17 +40,6 @@ pub(super) fn run(file: &Path, dir: &Path) -> Result<(), Failure> {
         let next = "name a directory that may be written to";
         Failure::refused(OPERATION, dir.display(), system_error(&error), next)
     })
-}
-
-/// Names that systemd would have to escape are for commands alone.
-fn can_be_a_unit(name: &str) -> bool {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-    if !plain {
-        let next = "use letters, digits, '.', '_' and '-' in its name, or start it by braid up";
-        let reason = "a unit of systemd cannot be called so";
-        output::failure(&Failure::refused(OPERATION, name, reason, next));
-    }
-    plain
 }
 
 /// Unit file of one array or node.
@@ -98,7 +87,7 @@ fn of_array(entry: &ArrayEntry, nodes: &[&NodeEntry]) -> Unit {
     });
     let over_nodes = entry.is_over_nodes();
     let named = members.filter(|_: &&Path| !over_nodes);
-    let key = entry.key.as_deref();
+    let key = entry.of_nodes.key.as_deref();
     // Of a mount that it makes itself, only what is around it must be there before.
     let paths = named.chain(places).filter_map(Path::parent).chain(key);
     let mut text = after_mounts(paths);

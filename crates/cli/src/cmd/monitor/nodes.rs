@@ -9,7 +9,7 @@ use braid_cluster::wire::SessionInfo;
 use braid_host::fabric::Network;
 use braid_host::remote::{NodeSurvey, Remote, RemoteError};
 
-use crate::cmd::{nodes, up};
+use crate::cmd::{entry, nodes, up};
 use crate::config::{Config, NodeEntry};
 use crate::output;
 
@@ -64,7 +64,7 @@ impl Nodes {
 
 impl WatchedNode {
     fn of(entry: &NodeEntry) -> Self {
-        let words = up::node_words(entry, true);
+        let words = entry::node_words(entry, true);
         let network = nodes::network("monitor", &words.network).inspect_err(output::failure).ok();
         let open = |network: Network| if words.no_key { network.kind.into() } else { network };
         let network = network.map(open);

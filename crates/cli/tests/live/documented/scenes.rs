@@ -151,7 +151,8 @@ pub(super) const OPERATING: &[Scene] = &[
         page: "docs/operating.md",
         headings: &["Arrays that start by themselves"],
         before: "home
-            printf '[array.home]\\nmembers = [\"%s\"]\\n' \"$LAB/dev/sda\" >etc/braid/arrays.toml",
+            printf '[array.home]\\nmembers = [\"%s\", \"%s\", \"%s\"]\\n' \"$LAB\"/dev/sd{a,b,c} \\
+                >etc/braid/arrays.toml",
         ..EMPTY
     },
     Scene {

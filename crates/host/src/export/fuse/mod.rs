@@ -22,7 +22,7 @@ use crate::notify::kept;
 use crate::system::describe;
 use crate::users;
 use attach::{detach, unmount};
-use mountpoint::{check_mountpoint, real_path};
+use mountpoint::{free_mountpoint, real_path};
 
 mod attach;
 mod connection;
@@ -45,6 +45,7 @@ pub use attach::{attach, resume};
 pub(crate) use connection::MAX_MOUNTS;
 pub(crate) use error::MountError;
 pub(crate) use mount_table::{MountTable, NewMount};
+pub(crate) use mountpoint::check_mountpoint;
 pub(crate) use server::FuseServer;
 pub use tree::{FileOperation, FileOutcome, PartFiles, Tree};
 
@@ -126,7 +127,7 @@ fn kept_name(mountpoint: &Path) -> String {
 }
 
 fn mount_anew(mountpoint: &Path, others: bool) -> Result<(PathBuf, OwnedFd), MountError> {
-    let mountpoint = check_mountpoint(mountpoint)?;
+    let mountpoint = free_mountpoint(mountpoint)?;
     let device = attach(&mountpoint, users::OURS, others).map_err(|error| {
         let next = "see whether /dev/fuse exists and fusermount3 is installed, or run as root";
         MountError::new(&mountpoint, format!("cannot be mounted on: {}", describe(&error)), next)

@@ -13,19 +13,35 @@ use super::error::MountError;
 use crate::system::describe;
 use crate::users;
 
+/// Checks that a directory can be mounted on. A mount of ours is not looked into: it is dead, or
+/// served, or waits for the next process that serves it.
+///
+/// # Errors
+/// [`MountError`], a line for people.
+pub(crate) fn check_mountpoint(path: &Path) -> Result<(), MountError> {
+    if real_path(path).is_some_and(|real| users::is_our_mount(&real)) {
+        return Ok(());
+    }
+    free_directory(path).map(drop)
+}
+
 /// The real path of an empty directory that nothing is mounted on. Mounts of processes of ours that
 /// died are taken away.
-pub(super) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+pub(super) fn free_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    clear_dead_mounts(path);
+    free_directory(path)
+}
+
+fn free_directory(path: &Path) -> Result<PathBuf, MountError> {
     let error = |reason: String, next: String| Err(MountError::new(path, reason, next));
     let shown = path.display();
-    clear_dead_mounts(path);
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => metadata,
         Ok(_) => return error("is not a directory".into(), "name an empty directory".into()),
         Err(io) => {
             return match Errno::from_io_error(&io) {
                 Some(Errno::NOENT) => {
-                    error("no such directory".into(), format!("make it: mkdir {shown}"))
+                    error("no such directory".into(), format!("make it: mkdir -p {shown}"))
                 }
                 Some(Errno::NOTCONN) => error(
                     "still holds the mount of a process that died".into(),

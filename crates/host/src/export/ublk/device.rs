@@ -76,6 +76,14 @@ pub(crate) struct UblkDevice {
     failed: Arc<OwnedFd>,
 }
 
+/// Checks that the kernel has ublk, with all that our devices need, and lets this user have it.
+///
+/// # Errors
+/// The missing feature, and its source.
+pub(crate) fn check_driver() -> Result<(), Refusal> {
+    Control::open().map(drop)
+}
+
 /// Makes a device, or takes over one of the array whose server is gone. Nothing is served yet.
 ///
 /// # Errors

@@ -19,4 +19,4 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use device::{UblkDevice, UblkSetup, make};
+pub(crate) use device::{UblkDevice, UblkSetup, check_driver, make};

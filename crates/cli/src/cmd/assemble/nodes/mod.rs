@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use braid_array::Refusal;
+use braid_array::refusal::Invocation;
 use braid_cluster::ClientConfig;
 use braid_cluster::assemble::Options;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -11,7 +12,7 @@ use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
 use braid_host::serve::{Again, Assembled};
 
-use super::Called;
+use super::{Called, never_degraded};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{Missing, check_witnesses, network};
@@ -62,6 +63,14 @@ pub(super) fn run(
             .chain(not_taken(&plan, &judged.assembly.verdicts))
             .collect();
         not_in.iter().for_each(|line| output::warning(&format!("assemble {name}: {line}")));
+        if serving.whole && plan.degraded() > 0 {
+            let devices = volumes.iter().map(NodeArg::to_string).collect();
+            let options = braid_array::assemble::Options::default();
+            let name = Some(name);
+            let by_hand = Invocation::Assemble { name, rename: false, options, devices };
+            let why = never_degraded(plan.degraded(), by_hand);
+            return Err(Failure::explained("assemble", &object, why));
+        }
         let how = HowOverNodes {
             schedule: args.schedule.unwrap_or(WriteSchedule::Mix),
             timeout,
