@@ -4,9 +4,10 @@
 //! takes and so the order of answers, whether a write's bytes are taken when it is issued or when
 //! it is answered, whether a computation runs at once or later.
 
+use std::collections::BTreeMap;
+
 use braid_array::action::Event;
 use braid_array::{Action, Buf, Compute, Instant, IoError, IoId, IoOp, Machine, MemberId, Outcome};
-use slab::Slab;
 
 use crate::attached::{self, Attached};
 use crate::clock::Clock;
@@ -72,10 +73,11 @@ pub struct Executor<M> {
     /// Device of each member.
     attached: Attached,
     clock: Clock<DueAnswer>,
-    flights: Slab<PendingIo>,
+    /// By slot, of which both kinds of work take the lowest that is free.
+    flights: BTreeMap<usize, PendingIo>,
     /// Operations due on hung devices.
     stalled: Vec<usize>,
-    computes: Slab<(IoId, Compute)>,
+    computes: BTreeMap<usize, (IoId, Compute)>,
     rng: Rng,
     profile: FaultProfile,
     /// Time of giving unused memory back, if the machine has used some.
@@ -104,9 +106,9 @@ impl<M: Machine> Executor<M> {
             steps: 0,
             attached,
             clock,
-            flights: Slab::new(),
+            flights: BTreeMap::new(),
             stalled: Vec::new(),
-            computes: Slab::new(),
+            computes: BTreeMap::new(),
             rng,
             profile,
             cool_at: None,
@@ -141,17 +143,17 @@ impl<M: Machine> Executor<M> {
 
     /// Returns whether no operation is in flight, except abandoned ones.
     pub fn quiet(&self) -> bool {
-        self.flights.iter().all(|(_, flight)| flight.abandoned) && self.computes.is_empty()
+        self.flights.values().all(|flight| flight.abandoned) && self.computes.is_empty()
     }
 
     /// Returns whether an operation is in flight on a device.
     pub fn busy(&self, device: usize) -> bool {
-        self.flights.iter().any(|(_, flight)| flight.device == device)
+        self.flights.values().any(|flight| flight.device == device)
     }
 
     /// Returns whether an abandoned operation may still read or write this buffer.
     pub fn lent(&self, buf: Buf) -> bool {
-        self.flights.iter().any(|(_, flight)| match flight.op {
+        self.flights.values().any(|flight| match flight.op {
             IoOp::Read { buf: used, .. } | IoOp::Write { buf: used, .. } => {
                 flight.abandoned && used.overlaps(buf)
             }
@@ -163,7 +165,7 @@ impl<M: Machine> Executor<M> {
     pub fn wake(&mut self, device: usize) {
         self.disks[device].set_hung(false);
         for slot in std::mem::take(&mut self.stalled) {
-            if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
+            if self.flights.get(&slot).is_some_and(|flight| flight.device == device) {
                 let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
                 self.clock.schedule(latency, DueAnswer::Io(slot));
             } else {
@@ -173,8 +175,8 @@ impl<M: Machine> Executor<M> {
     }
 
     fn abandon(&mut self, io: IoId) {
-        match self.flights.iter_mut().find(|(_, flight)| flight.io == io) {
-            Some((_, flight)) if !flight.abandoned => flight.abandoned = true,
+        match self.flights.values_mut().find(|flight| flight.io == io) {
+            Some(flight) if !flight.abandoned => flight.abandoned = true,
             _ => self.outputs.push(Output::Fault(format!("io {} given up, is none", io.0))),
         }
     }
@@ -273,8 +275,14 @@ impl<M: Machine> Executor<M> {
         }
     }
 
+    fn free_slot(&self) -> usize {
+        let taken =
+            |slot: &usize| self.flights.contains_key(slot) || self.computes.contains_key(slot);
+        (0..).find(|slot| !taken(slot)).unwrap_or_default()
+    }
+
     fn stalls(&self, slot: usize) -> bool {
-        self.disks[self.flights[slot].device].hung()
+        self.disks[self.flights[&slot].device].hung()
     }
 
     fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
@@ -300,13 +308,14 @@ impl<M: Machine> Executor<M> {
         };
         let flight =
             PendingIo { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
-        let slot = self.flights.insert(flight);
+        let slot = self.free_slot();
+        self.flights.insert(slot, flight);
         let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
         self.clock.schedule(latency, DueAnswer::Io(slot));
     }
 
     fn finish(&mut self, slot: usize, trace: &mut Trace) -> (IoId, Result<Outcome, IoError>) {
-        let flight = self.flights.remove(slot);
+        let flight = self.flights.remove(&slot).expect("what is due is in flight");
         let result = self.perform(&flight).map(|()| Outcome::Done);
         if let Err(error) = result {
             trace.note(self.now(), &[2, flight.io.0], || {
@@ -344,14 +353,15 @@ impl<M: Machine> Executor<M> {
         trace.note(self.now(), &[5, io.0], || {
             format!("compute {} (io {})", compute::describe(&compute), io.0)
         });
-        let slot = self.computes.insert((io, compute));
+        let slot = self.free_slot();
+        self.computes.insert(slot, (io, compute));
         let longest = self.profile.compute_nanos;
         let latency = if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 };
         self.clock.schedule(latency, DueAnswer::Compute(slot));
     }
 
     fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {
-        let (io, compute) = self.computes.remove(slot);
+        let (io, compute) = self.computes.remove(&slot).expect("what is due is computed");
         let skip = self.profile.mutation == Some(Mutation::SkipCompute) && self.rng.below(20) == 0;
         let outcome = if skip { Outcome::Done } else { compute::run(&mut self.arena, &compute) };
         (io, Ok(outcome))
@@ -364,7 +374,7 @@ impl<M: Machine> Executor<M> {
         for disk in &mut self.disks {
             disk.power_cut(&mut self.rng);
         }
-        for (_, flight) in &self.flights {
+        for flight in self.flights.values() {
             let disk = &mut self.disks[flight.device];
             let range = device_io::interrupt(disk, flight.op, &self.arena, &mut self.rng);
             pending[flight.device].extend(range);
