@@ -35,6 +35,7 @@ pub enum Output {
 enum DueAnswer {
     Io(usize),
     Compute(usize),
+    Load(usize),
 }
 
 #[derive(Debug)]
@@ -78,6 +79,7 @@ pub struct Executor<M> {
     /// Operations due on hung devices.
     stalled: Vec<usize>,
     computes: BTreeMap<usize, (IoId, Compute)>,
+    loads: BTreeMap<usize, (IoId, Buf)>,
     rng: Rng,
     profile: FaultProfile,
     /// Time of giving unused memory back, if the machine has used some.
@@ -109,6 +111,7 @@ impl<M: Machine> Executor<M> {
             flights: BTreeMap::new(),
             stalled: Vec::new(),
             computes: BTreeMap::new(),
+            loads: BTreeMap::new(),
             rng,
             profile,
             cool_at: None,
@@ -143,7 +146,9 @@ impl<M: Machine> Executor<M> {
 
     /// Returns whether no operation is in flight, except abandoned ones.
     pub fn quiet(&self) -> bool {
-        self.flights.values().all(|flight| flight.abandoned) && self.computes.is_empty()
+        self.flights.values().all(|flight| flight.abandoned)
+            && self.computes.is_empty()
+            && self.loads.is_empty()
     }
 
     /// Returns whether an operation is in flight on a device.
@@ -197,8 +202,10 @@ impl<M: Machine> Executor<M> {
                 }
                 Action::Load { io, buf } => {
                     trace.note(self.now(), &[7, io.0], || format!("load {} bytes", buf.len));
-                    let bytes = self.bytes(buf).to_vec();
-                    self.machine.handle(self.clock.now(), Event::Loaded { io, bytes });
+                    let slot = self.free_slot();
+                    self.loads.insert(slot, (io, buf));
+                    let latency = self.compute_nanos();
+                    self.clock.schedule(latency, DueAnswer::Load(slot));
                 }
                 Action::Abandon { io, .. } => {
                     trace.note(self.now(), &[6, io.0], || format!("io {} is given up", io.0));
@@ -237,6 +244,12 @@ impl<M: Machine> Executor<M> {
             }
             _ => {
                 let (io, result) = match self.clock.pop() {
+                    Some(DueAnswer::Load(slot)) => {
+                        let (io, buf) = self.loads.remove(&slot).expect("what is due is loaded");
+                        let bytes = self.bytes(buf).to_vec();
+                        self.handle(Event::Loaded { io, bytes }, trace);
+                        return true;
+                    }
                     Some(DueAnswer::Io(slot)) if self.stalls(slot) => {
                         self.stalled.push(slot);
                         return true;
@@ -254,7 +267,10 @@ impl<M: Machine> Executor<M> {
     /// Gives unused memory of an idle machine back, as an executor may. Zeroes stay zeroes; other
     /// bytes are overwritten, so that a later use of them is detected.
     fn cool(&mut self, trace: &mut Trace) {
-        let idle = self.machine.idle() && self.flights.is_empty() && self.computes.is_empty();
+        let idle = self.machine.idle()
+            && self.flights.is_empty()
+            && self.computes.is_empty()
+            && self.loads.is_empty();
         let again = self.now().plus_millis(self.profile.cooling_millis);
         self.cool_at = (!idle).then_some(again);
         if !idle {
@@ -276,8 +292,11 @@ impl<M: Machine> Executor<M> {
     }
 
     fn free_slot(&self) -> usize {
-        let taken =
-            |slot: &usize| self.flights.contains_key(slot) || self.computes.contains_key(slot);
+        let taken = |slot: &usize| {
+            self.flights.contains_key(slot)
+                || self.computes.contains_key(slot)
+                || self.loads.contains_key(slot)
+        };
         (0..).find(|slot| !taken(slot)).unwrap_or_default()
     }
 
@@ -355,9 +374,13 @@ impl<M: Machine> Executor<M> {
         });
         let slot = self.free_slot();
         self.computes.insert(slot, (io, compute));
-        let longest = self.profile.compute_nanos;
-        let latency = if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 };
+        let latency = self.compute_nanos();
         self.clock.schedule(latency, DueAnswer::Compute(slot));
+    }
+
+    fn compute_nanos(&mut self) -> u64 {
+        let longest = self.profile.compute_nanos;
+        if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 }
     }
 
     fn finish_compute(&mut self, slot: usize) -> (IoId, Result<Outcome, IoError>) {
