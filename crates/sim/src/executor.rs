@@ -322,7 +322,7 @@ impl<M: Machine> Executor<M> {
             return;
         };
         let bytes = match op {
-            IoOp::Write { buf, .. } if self.profile.check_stable => self.bytes(buf).to_vec(),
+            IoOp::Write { buf, .. } => self.bytes(buf).to_vec(),
             _ => Vec::new(),
         };
         let flight =
@@ -355,10 +355,7 @@ impl<M: Machine> Executor<M> {
             IoOp::Read { buf, .. } if flight.abandoned => {
                 self.arena[device_io::bytes_of(buf)].fill(0xdb);
             }
-            IoOp::Write { buf, .. }
-                if self.profile.check_stable
-                    && self.arena[device_io::bytes_of(buf)] != flight.bytes =>
-            {
+            IoOp::Write { buf, .. } if self.arena[device_io::bytes_of(buf)] != flight.bytes => {
                 let what = device_io::describe(flight.op);
                 self.outputs.push(Output::Fault(format!("the buffer of {what} changed")));
             }

@@ -15,8 +15,6 @@ pub struct FaultProfile {
     pub compute_nanos: u64,
     /// Number of these in a thousand that take a hundred times longer.
     pub slow_permille: u64,
-    /// A write's bytes must not change between issue and answer; checked when set.
-    pub check_stable: bool,
     /// Discarded ranges read as zeroes; otherwise discards do nothing.
     pub discard_zeroes: bool,
     /// Smallest I/O that devices take.
@@ -34,7 +32,6 @@ impl FaultProfile {
         net_nanos: 20_000,
         compute_nanos: 1000,
         slow_permille: 0,
-        check_stable: false,
         discard_zeroes: false,
         block_bytes: 512,
         cooling_millis: 5000,

@@ -89,13 +89,8 @@ struct Bench {
     buf: Buf,
 }
 
-const PROFILE: FaultProfile = FaultProfile {
-    disk_nanos: 1000,
-    compute_nanos: 0,
-    slow_permille: 10,
-    check_stable: true,
-    ..FaultProfile::CALM
-};
+const PROFILE: FaultProfile =
+    FaultProfile { disk_nanos: 1000, compute_nanos: 0, slow_permille: 10, ..FaultProfile::CALM };
 
 impl Bench {
     fn new(seed: u64, profile: FaultProfile) -> Self {

@@ -112,7 +112,6 @@ impl Lane for Here {
             block_bytes: BLOCK_BYTES,
             profile: FaultProfile {
                 compute_nanos: 100_000,
-                check_stable: true,
                 block_bytes: BLOCK_BYTES,
                 ..FaultProfile::CALM
             },
