@@ -195,13 +195,13 @@ impl<M: Machine> Executor<M> {
                 Action::Io { io, member, op } => self.issue(io, member, op, trace),
                 Action::Compute { io, compute } => self.compute(io, compute, trace),
                 Action::Store { buf, bytes } => {
-                    trace.note(self.now(), &[3, buf.offset], || {
+                    trace.note(self.now(), &[12, 0, buf.offset], || {
                         format!("store {} bytes", bytes.len())
                     });
                     self.bytes(buf).copy_from_slice(&bytes);
                 }
                 Action::Load { io, buf } => {
-                    trace.note(self.now(), &[7, io.0], || format!("load {} bytes", buf.len));
+                    trace.note(self.now(), &[15, 0, io.0], || format!("load {} bytes", buf.len));
                     let slot = self.free_slot();
                     self.loads.insert(slot, (io, buf));
                     let latency = self.compute_nanos();
@@ -238,7 +238,7 @@ impl<M: Machine> Executor<M> {
             (None, None) => false,
             (due, Some(at)) if due.is_none_or(|due| at < due) => {
                 self.clock.advance(at);
-                trace.note(self.now(), &[4], || "tick");
+                trace.note(self.now(), &[1, 0], || "tick");
                 self.handle(Event::Tick, trace);
                 true
             }
@@ -305,7 +305,7 @@ impl<M: Machine> Executor<M> {
     }
 
     fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
-        trace.note(self.now(), &[1, io.0, u64::from(member.0)], || {
+        trace.note(self.now(), &[10, 0, io.0], || {
             format!("member {} {} (io {})", member.0, device_io::describe(op), io.0)
         });
         let fault = match op {
@@ -337,7 +337,7 @@ impl<M: Machine> Executor<M> {
         let flight = self.flights.remove(&slot).expect("what is due is in flight");
         let result = self.perform(&flight).map(|()| Outcome::Done);
         if let Err(error) = result {
-            trace.note(self.now(), &[2, flight.io.0], || {
+            trace.note(self.now(), &[14, flight.io.0], || {
                 format!(
                     "device {} {} FAILS: {error:?}",
                     flight.device,
@@ -366,7 +366,7 @@ impl<M: Machine> Executor<M> {
     }
 
     fn compute(&mut self, io: IoId, compute: Compute, trace: &mut Trace) {
-        trace.note(self.now(), &[5, io.0], || {
+        trace.note(self.now(), &[11, 0, io.0], || {
             format!("compute {} (io {})", compute::describe(&compute), io.0)
         });
         let slot = self.free_slot();

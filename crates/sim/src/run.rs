@@ -113,10 +113,10 @@ fn reassemble(world: &mut World<impl Subject>, mut disks: Vec<Disk>) -> Result<(
     }
     let World { scenario, parts, rng, trace, .. } = world;
     let (exec, forced) = start(disks, scenario, parts, rng, trace, None)?;
+    world.restart(exec);
     if forced {
         world.note(&[61], || "started by force".to_owned());
     }
-    world.restart(exec);
     world.forced = forced;
     world.exempt();
     world.exempt_unreadable();

@@ -454,6 +454,7 @@ impl<M: Subject> World<M> {
     pub fn power_cut(&mut self) -> Vec<Disk> {
         let status = self.exec.machine.status();
         self.note(&[40], || "POWER CUT".to_owned());
+        self.note(&[2, 0], || "the process dies".to_owned());
         let pending = self.exec.power_cut();
         // A member found faulty a moment ago may come back as if in sync. One that is being rebuilt
         // is not read where it is not finished.
