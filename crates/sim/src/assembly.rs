@@ -1,16 +1,18 @@
 //! From the content of devices to a machine: decoding, deciding, starting.
 
-use braid_array::Array;
 use braid_array::array::Scratch;
 use braid_array::assemble::{Candidate, Config, Options, Start, StartLog, Verdict, decide};
+use braid_array::{Array, MemberId};
 
-use crate::attached::Attached;
 use crate::disk::Disk;
 use crate::rng::Rng;
 
 /// A machine cuts its scratch into strips of this size, and needs some pages.
 const STRIP_BYTES: u64 = 64 << 10;
 const PAGES_BYTES: u64 = 128 << 10;
+
+/// The device of each member.
+pub type Attached = Vec<(MemberId, usize)>;
 
 /// Options of a start.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +56,7 @@ pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
 }
 
 /// Reads the metadata of a device.
-pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
-    let disk = &disks[device];
+pub fn candidate(device: usize, disk: &Disk) -> Candidate {
     let mut read = |sector: u64, len: u32| {
         let mut bytes = vec![0; len as usize];
         let read = disk.read(sector, &mut bytes);
@@ -66,7 +67,10 @@ pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
 
 /// The array that a device says it belongs to.
 pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
-    candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
+    candidate(device, &disks[device])
+        .superblock
+        .map(|superblock| superblock.set_uuid)
+        .unwrap_or_default()
 }
 
 /// Decides which devices are members of the array with this id. Returns the configuration, and the
@@ -82,7 +86,7 @@ pub fn assemble(
     let ours = |candidate: &Candidate| {
         candidate.superblock.as_ref().is_ok_and(|superblock| superblock.set_uuid == set_uuid)
     };
-    let candidates = there.map(|device| candidate(disks, device)).filter(ours).collect();
+    let candidates = there.map(|device| candidate(device, &disks[device])).filter(ours).collect();
     configure(candidates, how)
 }
 
@@ -106,7 +110,10 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
         Start::Ready { mut config, .. } => {
             config.block_bytes = how.block_bytes;
             let device = |name: &str| name.strip_prefix('d').and_then(|number| number.parse().ok());
-            let attached = config.members.iter().map(|member| device(&member.device)).collect();
+            let devices = config.members.iter().map(|member| device(&member.device));
+            let attached = config.member_ids().zip(devices);
+            let attached =
+                attached.filter_map(|(member, device)| Some((member, device?))).collect();
             Ok((*config, attached))
         }
     }
@@ -114,6 +121,7 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
 
 /// Reads and judges the metadata of the devices: neither may panic, whatever the devices hold.
 pub fn examine(disks: &[Disk]) {
-    let candidates = (0..disks.len()).map(|device| candidate(disks, device)).collect();
+    let candidates = disks.iter().enumerate();
+    let candidates = candidates.map(|(device, disk)| candidate(device, disk)).collect();
     let _ = decide(candidates, Options::default());
 }

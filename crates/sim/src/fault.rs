@@ -19,8 +19,10 @@ pub struct FaultProfile {
     pub discard_zeroes: bool,
     /// Smallest I/O that devices take.
     pub block_bytes: u32,
-    /// Time after which unused memory of a machine is taken back.
-    pub cooling_millis: u64,
+    /// Buffers of I/O begin at multiples of this.
+    pub align_bytes: u64,
+    /// Time after which unused memory of a machine is taken back, if it ever is.
+    pub cooling_millis: Option<u64>,
     /// A deliberate fault of the world, which the checks have to notice.
     pub mutation: Option<Mutation>,
 }
@@ -34,7 +36,8 @@ impl FaultProfile {
         slow_permille: 0,
         discard_zeroes: false,
         block_bytes: 512,
-        cooling_millis: 5000,
+        align_bytes: 4096,
+        cooling_millis: None,
         mutation: None,
     };
 
@@ -52,7 +55,7 @@ pub enum Mutation {
     DropFlush,
     /// FUA is ignored.
     IgnoreFua,
-    /// One computation in twenty, over nodes in fifty, is answered but not done.
+    /// One computation in fifty is answered but not done.
     SkipCompute,
     /// One write in two hundred is answered but not done.
     LoseWrite,

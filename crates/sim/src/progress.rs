@@ -1,33 +1,51 @@
-//! The progress of a world: a machine is started, the next thing happens, a reply comes.
+//! The progress of a local array: a machine is started, the next thing happens, a reply comes.
 
+use braid_array::BlockMachine;
 use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
 
-use crate::assembly::{How, Refusal};
+use crate::assembly::{self, Attached, How, Refusal};
 use crate::disk::Disk;
-use crate::executor::Executor;
+use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
+use crate::nested;
 use crate::part::Parts;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::subject::{Memory, START, Subject};
+use crate::subject::{Memory, START};
 use crate::trace::Trace;
 use crate::troubles;
-use crate::world::{BUFFERS, SLOT_BYTES, World};
+use crate::world::World;
+use crate::world::process::Process;
 
-/// More events than any life needs: beyond, the array is said to hang.
-const MAX_STEPS: u64 = 200_000;
+/// A machine, and the devices of its members.
+type Started = (Box<dyn BlockMachine + Send>, Attached);
 
-/// Starts a machine on these devices. A refused start is repeated by force only where an
-/// administrator has to do so.
-pub fn start<M: Subject>(
+/// Builds the machine of an array, or of an array of arrays.
+fn build(
+    disks: &mut Vec<Disk>,
+    parts: &Parts,
+    how: How<'_>,
+    memory: &mut Memory<'_>,
+) -> Result<Started, Refusal> {
+    if parts.over.is_some() {
+        let (stack, attached) = nested::start(disks, parts, how, memory)?;
+        return Ok((Box::new(stack), attached));
+    }
+    let (config, attached) = assembly::assemble(disks, parts.devices[0].set_uuid, how)?;
+    Ok((Box::new(memory.start(config)?), attached))
+}
+
+/// A world with a machine on these devices, of which nothing was carried out yet. A refused start
+/// is repeated by force only where an administrator has to do so.
+pub fn start(
     mut disks: Vec<Disk>,
     scenario: &Scenario,
     parts: &Parts,
     rng: &mut Rng,
-    trace: &mut Trace,
+    mut trace: Trace,
     read_only_without: Option<&[usize]>,
-) -> Result<(Executor<M>, bool), Failure> {
+) -> Result<(World, bool), Failure> {
     let mut how = How {
         without: read_only_without.unwrap_or_default(),
         read_only: read_only_without.is_some(),
@@ -36,70 +54,69 @@ pub fn start<M: Subject>(
     };
     let buffers_bytes = (scenario.depth * BUFFERS) as u64 * u64::from(SLOT_BYTES);
     let mut memory = Memory { end: buffers_bytes, rng };
-    let started = match M::start(&mut disks, parts, how, &mut memory) {
+    let started = match build(&mut disks, parts, how, &mut memory) {
         Err(Refusal { could_force: true, .. }) => {
             how.force = true;
             memory.end = buffers_bytes;
-            M::start(&mut disks, parts, how, &mut memory)
+            build(&mut disks, parts, how, &mut memory)
         }
         other => other,
     };
     let (machine, attached) =
         started.map_err(|refusal| Failure(format!("not started: {}", refusal.reason)))?;
-    let arena_bytes = memory.end as usize;
+    let arena_bytes = memory.end;
     trace.note(START, &[60, u64::from(how.force)], || format!("START {how:?}"));
-    let exec =
-        Executor::new(machine, disks, attached, arena_bytes, START, scenario.profile, rng.fork());
-    Ok((exec, how.force))
+    let mut process = Process::of_array(machine, arena_bytes, disks, &attached);
+    process.read_only = how.read_only;
+    let mut world = World::new(rng.fork(), scenario.profile, trace);
+    world.processes.push(process);
+    Ok((world, how.force))
+}
+
+/// A machine starts on these devices in place of the last one. Returns whether it did by force.
+pub fn restart(
+    local: &mut Local,
+    disks: Vec<Disk>,
+    read_only_without: Option<&[usize]>,
+) -> Result<bool, Failure> {
+    let trace = std::mem::replace(&mut local.world.trace, Trace::new(false));
+    let Local { scenario, parts, rng, .. } = local;
+    let (world, forced) = start(disks, scenario, parts, rng, trace, read_only_without)?;
+    local.restart(world);
+    Ok(forced)
 }
 
 /// Lets the next thing happen. False when nothing is due.
-pub fn step(world: &mut World<impl Subject>) -> Result<bool, Failure> {
-    troubles::relieve(world);
-    let moved = world.exec.step(&mut world.trace) || troubles::end_hang(world);
-    world.outputs()?;
-    if !moved && world.in_flight() + world.asked() > 0 {
-        return Err(Failure(format!(
-            "hangs: {} requests and {} commands unanswered, nothing due",
-            world.in_flight(),
-            world.asked()
-        )));
-    }
-    if world.exec.steps > MAX_STEPS {
-        return Err(Failure(format!(
-            "no end after {MAX_STEPS} events, {} requests in flight, sync {:?}",
-            world.in_flight(),
-            world.exec.machine.status().sync
-        )));
+pub fn step(local: &mut Local) -> Result<bool, Failure> {
+    troubles::relieve(local);
+    let moved = local.world.step() || troubles::end_hang(local);
+    local.outputs()?;
+    local.world.goes_on(moved, &local.judge, CLIENT, 0)?;
+    if !moved && local.asked() > 0 {
+        return Err(Failure(format!("hangs: {} commands unanswered", local.asked())));
     }
     Ok(moved)
 }
 
 /// Returns whether background work is running.
-pub fn syncing(world: &World<impl Subject>) -> bool {
-    world.exec.machine.status().sync.action != SyncAction::Idle
+pub fn syncing(local: &mut Local) -> bool {
+    local.status().sync.action != SyncAction::Idle
 }
 
 /// Asks and waits for the reply.
 ///
 /// # Errors
 /// The reason of a refusal, or the failure that came in between.
-pub fn ask(
-    world: &mut World<impl Subject>,
-    command: Command,
-) -> Result<Result<(), String>, Failure> {
-    let id = world.ask(command);
-    answer(world, id)
+pub fn ask(local: &mut Local, command: Command) -> Result<Result<(), String>, Failure> {
+    let id = local.ask(command);
+    answer(local, id)
 }
 
 /// Waits for a reply.
-pub fn answer(
-    world: &mut World<impl Subject>,
-    id: CommandId,
-) -> Result<Result<(), String>, Failure> {
-    world.outputs()?;
-    while world.waits(id) {
-        step(world)?;
+pub fn answer(local: &mut Local, id: CommandId) -> Result<Result<(), String>, Failure> {
+    local.outputs()?;
+    while local.waits(id) {
+        step(local)?;
     }
-    Ok(world.refusal(id).map_or(Ok(()), Err))
+    Ok(local.refusal(id).map_or(Ok(()), Err))
 }

@@ -38,7 +38,7 @@ impl<'a> Stopped<'a> {
         holders: &[Option<usize>],
     ) -> Self {
         let bad = |device: usize| {
-            let log = assembly::candidate(disks, device).bad_blocks.unwrap_or_default();
+            let log = assembly::candidate(device, &disks[device]).bad_blocks.unwrap_or_default();
             log.ranges().iter().map(|(start, sectors)| *start..start + sectors).collect()
         };
         let members =
@@ -111,7 +111,7 @@ impl<'a> Stopped<'a> {
 
 /// Returns the ranges that a device's superblock and bitmap mark as possibly out of sync.
 fn marked(disks: &[Disk], device: usize) -> Option<Vec<Range<u64>>> {
-    let candidate = assembly::candidate(disks, device);
+    let candidate = assembly::candidate(device, &disks[device]);
     let mark = candidate.superblock.ok()?.resync_offset;
     Some(match candidate.bitmap {
         _ if mark == MAX_SECTOR => Vec::new(),

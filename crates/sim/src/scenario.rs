@@ -207,7 +207,8 @@ fn profile(block_bytes: u32, mutation: Option<Mutation>, rng: &mut Rng) -> Fault
         discard_zeroes: rng.percent(70),
         block_bytes,
         // As executors do; and at nearly any moment, which is the harder test.
-        cooling_millis: rng.aside(1).pick(&[5000, 5000, 5000, 50, 1]),
+        cooling_millis: Some(rng.aside(1).pick(&[5000, 5000, 5000, 50, 1])),
+        align_bytes: 512,
         mutation,
         ..FaultProfile::CALM
     }

@@ -14,13 +14,13 @@ use braid_cluster::failover::{FailoverClient, Finder};
 
 use super::content;
 use super::nodes::Cluster;
-use super::process::Process;
 use super::scenario::ClusterScenario;
 use crate::judge::{Flight, Judge};
 use crate::oracle::{LogicalTime, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
+use crate::world::process::Process;
 
 mod past;
 

@@ -12,12 +12,12 @@ use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, ARRAY, Layout, VOLUME};
-use super::process::{Process, Stored};
 use super::scenario::ClusterScenario;
-use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::world::World;
+use crate::world::process::Process;
 
 /// Nodes with their volumes, and witnesses, in a world with all processes. Nodes are named by role
 /// here, witnesses by number, and both by the number of their process in the world.
@@ -31,7 +31,7 @@ pub struct Cluster {
     /// Draws troubles.
     pub rng: Rng,
     /// Processes and network.
-    pub world: ClusterWorld,
+    pub world: World,
     /// Where blocks lie.
     pub layout: Layout,
     /// The processes of the nodes, by role.
@@ -49,7 +49,7 @@ pub struct Cluster {
 impl Cluster {
     /// Nodes with fresh volumes, and witnesses.
     pub fn new(scenario: ClusterScenario, mut rng: Rng, trace: Trace) -> Self {
-        let mut world = ClusterWorld::new(rng.fork(), scenario.profile, trace);
+        let mut world = World::new(rng.fork(), scenario.profile, trace);
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);
@@ -103,7 +103,7 @@ impl Cluster {
 
     /// Returns the disk under the array's volume of a node or spare.
     pub(super) fn disk_of(&self, process: usize) -> &Disk {
-        &self.world.processes[process].volumes[VOLUME].disk
+        &self.world.processes[process].volume(VOLUME).disk
     }
 
     /// A note for the trace.
@@ -238,11 +238,7 @@ impl Cluster {
 
     /// Takes the volumes out of the nodes, which are dead.
     pub fn take_disks(&mut self) -> Vec<Disk> {
-        let mut disks = Vec::new();
-        for &node in &self.nodes {
-            let stored: Option<Stored> = self.world.processes[node].volumes.remove(VOLUME);
-            disks.extend(stored.map(|stored| stored.disk));
-        }
-        disks
+        let first = |&node: &usize| self.world.processes[node].take_disks().swap_remove(0);
+        self.nodes.iter().map(first).collect()
     }
 }

@@ -50,8 +50,7 @@ impl Session {
         superblock.roles[usize::from(number)] = DevRole::Spare;
         superblock.dev_number = number.into();
         superblock.device_uuid = [0x80 | spare.id as u8; 16];
-        let volume = self.cluster.world.processes[spare.process].volumes.get_mut(VOLUME);
-        let Some(volume) = volume else { return };
+        let volume = self.cluster.world.processes[spare.process].volume_mut(VOLUME);
         volume.disk.put(superblock.super_offset, &superblock.encode());
     }
 

@@ -9,10 +9,10 @@ use braid_cluster::failover::FailoverClient;
 
 use super::{BLOCK_SECTORS, DEPTH, MAX_BLOCKS, SLOT_BYTES, STOP, Torn, WHOLE_MILLIS};
 use crate::cluster::away::{FAIL_TIMEOUT_MS, Search};
-use crate::cluster::process::Process;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
+use crate::world::process::Process;
 
 impl Torn<'_> {
     /// A client starts the array with the nodes that run, and serves.
