@@ -91,7 +91,7 @@ pub fn step(local: &mut Local) -> Result<bool, Failure> {
     troubles::relieve(local);
     let moved = local.world.step() || troubles::end_hang(local);
     local.outputs()?;
-    local.world.goes_on(moved, &local.judge, CLIENT, 0)?;
+    local.world.goes_on(moved, &local.judge, CLIENT)?;
     if !moved && local.asked() > 0 {
         return Err(Failure(format!("hangs: {} commands unanswered", local.asked())));
     }

@@ -75,6 +75,8 @@ pub struct World {
     pub outputs: Vec<(usize, Action)>,
     /// Events handled.
     pub steps: u64,
+    /// And before the client began what it is at.
+    begun: u64,
 }
 
 impl Deref for World {
@@ -100,6 +102,7 @@ impl World {
             network: Network::default(),
             outputs: Vec::new(),
             steps: 0,
+            begun: 0,
         }
     }
 
@@ -144,23 +147,23 @@ impl World {
         process.client().submit(now, draft.request).is_ok().then_some(draft)
     }
 
-    /// Checks that a client with waiting requests makes progress, and ends within a number of
-    /// events. `moved`: an event has just been handled; `begun`: number of events before.
+    /// A client begins something that ends within a number of events.
+    pub(crate) const fn begin(&mut self) {
+        self.begun = self.steps;
+    }
+
+    /// Checks that no machine broke its contract, and that a client with waiting requests makes
+    /// progress. `moved`: an event has just been handled.
     ///
     /// # Errors
-    /// Returns the waiting requests of a client that hangs.
-    pub(crate) fn goes_on(
-        &self,
-        moved: bool,
-        judge: &Judge,
-        client: usize,
-        begun: u64,
-    ) -> Result<(), Failure> {
+    /// Returns the fault of a machine, or the waiting requests of a client that hangs.
+    pub(crate) fn goes_on(&self, moved: bool, judge: &Judge, client: usize) -> Result<(), Failure> {
+        self.faultless()?;
         let waits = || judge.flights(client).map(|flight| flight.kind).collect::<Vec<_>>();
         if !moved && judge.in_flight(client) > 0 {
             return Err(Failure(format!("hangs: {:?} unanswered", waits())));
         }
-        if self.steps - begun > MAX_STEPS {
+        if self.steps - self.begun > MAX_STEPS {
             return Err(Failure(format!("no end after {MAX_STEPS} events, {:?}", waits())));
         }
         Ok(())

@@ -169,12 +169,12 @@ impl Away<'_> {
 
     /// Writes and flushes so many times.
     fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while requests > 0 {
             if self.cluster.rng.percent(30) && self.submit() {
                 requests -= 1;
             }
-            self.step(begun)?;
+            self.step()?;
         }
         Ok(())
     }
@@ -237,10 +237,10 @@ impl Away<'_> {
             }
             self.cluster.world.disconnect(self.cluster.node(role), self.client);
         }
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.search.with(|board| board.asked) {
             self.sometimes_submit(10);
-            self.step(begun)?;
+            self.step()?;
         }
         if std::mem::take(&mut self.dying) && !self.judge.oracle.answers_are_durable() {
             let until = self.judge.moment();
@@ -248,7 +248,7 @@ impl Away<'_> {
         }
         for _ in 0..self.cluster.rng.below(200) {
             self.sometimes_submit(50);
-            self.step(begun)?;
+            self.step()?;
         }
         if die {
             for &role in &roles {
@@ -261,13 +261,13 @@ impl Away<'_> {
 
     /// The nodes are back, and more go away again while the client takes the array over.
     fn lose_while_it_starts(&mut self, rng: &mut Rng, may_die: bool) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while self.search.with(|board| board.asked || board.found.is_some()) {
-            self.step(begun)?;
+            self.step()?;
         }
         let most = rng.pick(&[1, 10, 60, 200, 600]);
         for _ in 0..rng.below(most) {
-            self.step(begun)?;
+            self.step()?;
             if self.cluster.status_of(self.client).waiting.is_none() {
                 // Without sums that fit some writes might fail now.
                 return Ok(());
@@ -300,7 +300,7 @@ impl Away<'_> {
         });
     }
 
-    fn step(&mut self, begun: u64) -> Result<bool, Failure> {
+    fn step(&mut self) -> Result<bool, Failure> {
         self.answer_search();
         let moved = self.cluster.world.step();
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
@@ -308,8 +308,7 @@ impl Away<'_> {
                 self.hear(action)?;
             }
         }
-        self.cluster.world.faultless()?;
-        self.cluster.world.goes_on(moved, &self.judge, self.client, begun)?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
     }
 
@@ -360,7 +359,7 @@ impl Away<'_> {
 
     /// All nodes are there and have all that they should, and nothing waits.
     fn be_whole(&mut self) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         loop {
             let status = self.cluster.status_of(self.client);
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
@@ -369,7 +368,7 @@ impl Away<'_> {
             if answered && idle && status.degraded == 0 && status.view.is_some() {
                 return Ok(());
             }
-            if !self.step(begun)? {
+            if !self.step()? {
                 return Err(Failure(format!("comes to rest as {status:?}")));
             }
         }
@@ -377,10 +376,10 @@ impl Away<'_> {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.be_whole()?;
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         self.cluster.world.command(self.client, CommandId(1), Command::Stop);
         while !self.stopped {
-            self.step(begun)?;
+            self.step()?;
         }
         Ok(())
     }

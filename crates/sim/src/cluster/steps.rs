@@ -33,7 +33,7 @@ impl Session {
             guest.go_on(&mut self.cluster.world);
             self.outputs()?;
         }
-        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at_step)?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
     }
 

@@ -44,7 +44,7 @@ impl Torn<'_> {
 
     /// Waits until the client serves.
     pub(super) fn serves(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.is_serving() {
             if !self.step()? {
                 let state = self.cluster.status_of(self.client).state;
@@ -65,7 +65,7 @@ impl Torn<'_> {
         kind: Kind,
         mut ranges: Vec<Range>,
     ) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !ranges.is_empty() || self.judge.in_flight(self.client) > 0 {
             if let Some(&next) = ranges.last()
                 && self.submit(kind, next)
@@ -102,7 +102,7 @@ impl Torn<'_> {
 
     /// Waits until all members are in sync.
     pub(super) fn be_whole(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(WHOLE_MILLIS);
         self.cluster.world.wake_at(until);
         loop {
@@ -137,7 +137,7 @@ impl Torn<'_> {
 
     /// Stops the client.
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         self.cluster.world.command(self.client, STOP, Command::Stop);
         while !self.stopped {
             if !self.step()? {

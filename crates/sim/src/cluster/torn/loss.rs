@@ -41,7 +41,7 @@ impl Torn<'_> {
         let most = self.cluster.rng.pick(&[30, 200, 1000]);
         let nodes = u64::from(self.cluster.scenario.params.nodes);
         let mut left = self.cluster.rng.between(1, most * nodes);
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while left > 0 && !point.is_now(self.cluster, 0) {
             if self.cluster.rng.percent(20) {
                 self.write_some();
@@ -93,7 +93,7 @@ impl Torn<'_> {
             self.dies(role);
         }
         self.waits_for_all = true;
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.search.is_on() {
             self.await_step()?;
         }
@@ -133,7 +133,7 @@ impl Torn<'_> {
     /// Where the client had gone on without some before it lost the rest, those that are back may
     /// be behind: then all have to be.
     fn they_are_enough(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(ENOUGH_MILLIS);
         self.cluster.world.wake_at(until);
         while !self.is_serving() && self.cluster.world.now() < until && self.step()? {}
