@@ -57,11 +57,7 @@ pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
 
 /// Reads the metadata of a device.
 pub fn candidate(device: usize, disk: &Disk) -> Candidate {
-    let mut read = |sector: u64, len: u32| {
-        let mut bytes = vec![0; len as usize];
-        let read = disk.read(sector, &mut bytes);
-        read.map(|()| bytes).map_err(|error| format!("{error:?}"))
-    };
+    let mut read = |sector, len| disk.bytes(sector, len);
     Candidate::read(format!("d{device}"), disk.sectors(), &mut read).with_log(&mut read)
 }
 
