@@ -147,6 +147,14 @@ impl Cluster {
         (self.world.start(process), incarnation)
     }
 
+    /// Cuts the power of a node, and restarts it at once.
+    pub(super) fn cut_and_restart(&mut self, id: u64, node: usize) -> (usize, u64) {
+        self.world.kill(node);
+        let mut disk = self.disk_of(node).clone();
+        disk.power_cut(&mut self.rng);
+        self.start_node_as(id, disk, Some(node))
+    }
+
     /// Restarts a dead node. Returns whether its disk went through a power cut.
     pub fn reboot(&mut self, role: Role) -> bool {
         let mut disk = self.disk(role).clone();

@@ -140,10 +140,7 @@ impl Session {
         self.look_at_spare();
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
         self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
-        self.cluster.world.kill(process);
-        let mut disk = self.cluster.disk_of(process).clone();
-        disk.power_cut(&mut self.cluster.rng);
-        let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
+        let (process, incarnation) = self.cluster.cut_and_restart(id, process);
         self.spare = Some(RecoveryTarget { id, process, incarnation });
     }
 
