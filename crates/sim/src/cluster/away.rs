@@ -32,7 +32,7 @@ const MAX_BLOCKS: u64 = 32;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
 /// Longer than anything takes.
-pub(super) const FAIL_TIMEOUT_MS: u64 = 3_600_000;
+const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Messages between the world and the client's search.
 #[derive(Debug, Default)]
@@ -139,10 +139,19 @@ fn start(cluster: &mut Cluster, search: &Search) -> Result<usize, Failure> {
     let all: Vec<Role> = Role::all(cluster.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
     let config = cluster.assembled(&all).ok_or_else(none)?;
-    let bytes = Client::scratch_bytes(&config);
-    let scratch = Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes };
+    start_lasting(cluster, config, search, DEPTH as u64 * SLOT_BYTES).map_err(Failure)
+}
+
+/// Starts a client that outlives its nodes, with so many bytes of buffers.
+pub(super) fn start_lasting(
+    cluster: &mut Cluster,
+    config: ClientConfig,
+    search: &Search,
+    buffers_bytes: u64,
+) -> Result<usize, String> {
+    let scratch = Scratch { offset: buffers_bytes, bytes: Client::scratch_bytes(&config) };
     let finder = Box::new(search.clone());
-    let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
+    let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS)?;
     let process = Process::of_client("lasting", Box::new(client), scratch, cluster.limit());
     Ok(cluster.world.start(process))
 }
@@ -207,18 +216,9 @@ impl Away<'_> {
     /// Loses more nodes than the array can do without: nodes die, or their connections break.
     /// Returns whether they died.
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
-        let nodes = self.cluster.scenario.params.nodes;
-        let mut roles: Vec<Role> = Role::all(nodes).collect();
         // With all of them at once none is lost without which it has gone on.
         let die = self.cluster.rng.percent(40) && may_die;
-        while !die && self.cluster.rng.percent(80) {
-            let mut fewer = roles.clone();
-            fewer.remove(self.cluster.rng.below(roles.len() as u64) as usize);
-            if self.cluster.scenario.survives(&fewer) {
-                break;
-            }
-            roles = fewer;
-        }
+        let mut roles = self.cluster.too_many(!die);
         if !die {
             // A client that starts is not connected to all yet.
             roles.retain(|&role| !self.connections(role).is_empty());

@@ -101,6 +101,20 @@ impl Cluster {
         self.scenario.more_losses(&mut self.rng, lost)
     }
 
+    /// Draws more nodes than the array can do without: all of them, or `fewer`, as may be.
+    pub(super) fn too_many(&mut self, fewer: bool) -> Vec<Role> {
+        let mut roles: Vec<Role> = Role::all(self.scenario.params.nodes).collect();
+        while fewer && self.rng.percent(80) {
+            let mut less = roles.clone();
+            less.remove(self.rng.index(roles.len()));
+            if self.scenario.survives(&less) {
+                break;
+            }
+            roles = less;
+        }
+        roles
+    }
+
     /// Returns the disk under the array's volume of a node or spare.
     pub(super) fn disk_of(&self, process: usize) -> &Disk {
         &self.world.processes[process].volume(VOLUME).disk

@@ -2,17 +2,13 @@
 
 use braid_array::Role;
 use braid_array::action::Command;
-use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
-use braid_cluster::client::Client;
-use braid_cluster::failover::FailoverClient;
 
 use super::{BLOCK_SECTORS, DEPTH, MAX_BLOCKS, SLOT_BYTES, STOP, Torn, WHOLE_MILLIS};
-use crate::cluster::away::{FAIL_TIMEOUT_MS, Search};
+use crate::cluster::away::{Search, start_lasting};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
-use crate::world::process::Process;
 
 impl Torn<'_> {
     /// A client starts the array with the nodes that run, and serves.
@@ -21,14 +17,10 @@ impl Torn<'_> {
         self.cluster.note(&[90], || format!("BEGIN without {dead:?}"));
         let refused = |why: String| Failure(format!("does not start without {dead:?}: {why}"));
         let config = self.config().map_err(&refused)?;
-        let scratch =
-            Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes: Client::scratch_bytes(&config) };
         self.search = Search::default();
-        let finder = Box::new(self.search.clone());
-        let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS);
-        let client = client.map_err(&refused)?;
-        let process = Process::of_client("torn", Box::new(client), scratch, None);
-        self.client = self.cluster.world.start(process);
+        let buffers_bytes = DEPTH as u64 * SLOT_BYTES;
+        let client = start_lasting(self.cluster, config, &self.search, buffers_bytes);
+        self.client = client.map_err(&refused)?;
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.stopped = false;
         self.serves()?;

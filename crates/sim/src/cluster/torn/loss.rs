@@ -78,16 +78,8 @@ impl Torn<'_> {
 
     /// More nodes die than the array can do without; the client waits for them.
     fn lose_many(&mut self) -> Result<(), Failure> {
-        let mut roles: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
         // Of all of them nobody is lost without whom it has gone on.
-        while self.is_vouched() && self.cluster.rng.percent(80) {
-            let mut fewer = roles.clone();
-            fewer.remove(self.cluster.rng.index(roles.len()));
-            if self.cluster.scenario.survives(&fewer) {
-                break;
-            }
-            roles = fewer;
-        }
+        let mut roles = self.cluster.too_many(self.is_vouched());
         self.cluster.note(&[97], || format!("LOST {roles:?}"));
         for &role in &roles {
             self.dies(role);
