@@ -6,6 +6,7 @@ use braid_array::{Array, MemberId};
 
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::world::ground::START;
 
 /// A machine cuts its scratch into strips of this size, and needs some pages.
 const STRIP_BYTES: u64 = 64 << 10;
@@ -43,16 +44,30 @@ impl Refusal {
     }
 }
 
-/// The machine's scratch, behind the buffers of the requests: about as little as it takes, so that
-/// it has to wait for some now and then.
-pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
-    let strips = u64::from(config.superblock.raid_disks) + 6 + rng.below(12);
-    let bytes = strips * STRIP_BYTES + PAGES_BYTES;
-    let bytes = match config.log {
-        StartLog::None => bytes,
-        _ => Array::least_scratch_bytes(config) + bytes,
-    };
-    Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
+/// The arena as it is given out: behind the buffers of requests is the scratch of each array.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Bytes given out.
+    pub end: u64,
+    /// Draws how much each gets.
+    pub rng: &'a mut Rng,
+}
+
+impl Memory<'_> {
+    /// Scratch for one array, and the array in it: about as little as it takes, so that it has to
+    /// wait for some now and then.
+    pub fn start(&mut self, config: Config) -> Result<Array, Refusal> {
+        let strips = u64::from(config.superblock.raid_disks) + 6 + self.rng.below(12);
+        let bytes = strips * STRIP_BYTES + PAGES_BYTES;
+        let bytes = match config.log {
+            StartLog::None => bytes,
+            _ => Array::least_scratch_bytes(&config) + bytes,
+        };
+        let bytes = bytes.min(Array::scratch_bytes(&config));
+        let scratch = Scratch { offset: self.end, bytes };
+        self.end += bytes;
+        Array::new(START, config, scratch).map_err(|reason| Refusal::flat(&reason))
+    }
 }
 
 /// Reads the metadata of a device.

@@ -32,7 +32,6 @@ pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod stamp;
-pub mod subject;
 pub mod suspects;
 pub mod trace;
 pub mod troubles;

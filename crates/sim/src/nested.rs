@@ -12,7 +12,7 @@ use braid_array::level::Level;
 use braid_array::stack::Stack;
 use braid_array::{Action, Buf, Op, Request, RequestId, SECTOR_BYTES};
 
-use crate::assembly::{self, Attached, How, Refusal};
+use crate::assembly::{self, Attached, How, Memory, Refusal};
 use crate::create;
 use crate::disk::Disk;
 use crate::fault::{FaultProfile, Mutation};
@@ -20,7 +20,6 @@ use crate::part::{Part, Parts};
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::subject::Memory;
 use crate::trace::Trace;
 use crate::world::World;
 use crate::world::process::Process;

@@ -4,7 +4,7 @@ use braid_array::BlockMachine;
 use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
 
-use crate::assembly::{self, Attached, How, Refusal};
+use crate::assembly::{self, Attached, How, Memory, Refusal};
 use crate::disk::Disk;
 use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
 use crate::nested;
@@ -12,10 +12,10 @@ use crate::part::Parts;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::subject::{Memory, START};
 use crate::trace::Trace;
 use crate::troubles;
 use crate::world::World;
+use crate::world::ground::START;
 use crate::world::process::Process;
 
 /// A machine, and the devices of its members.

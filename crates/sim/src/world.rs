@@ -33,7 +33,7 @@ pub mod claims;
 pub mod due;
 mod executor;
 mod fabric;
-mod ground;
+pub mod ground;
 pub mod network;
 pub mod process;
 mod replay;

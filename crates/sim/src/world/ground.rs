@@ -14,6 +14,9 @@ use crate::report::Failure;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
+/// When a world begins.
+pub const START: Instant = Instant(1);
+
 /// The processes of a world and all that happens to them at a time, for the machines that carry
 /// out their actions: these have a state of their own, and do not know each other.
 pub struct Ground {
@@ -37,7 +40,7 @@ impl Ground {
     /// A ground without processes.
     pub(super) fn new(rng: Rng, profile: FaultProfile, trace: Trace) -> Self {
         let mut clock = Clock::default();
-        clock.advance(Instant(1));
+        clock.advance(START);
         Self {
             processes: Vec::new(),
             faults: Vec::new(),
