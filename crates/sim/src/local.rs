@@ -1,7 +1,25 @@
-//! A local array of a seed: its machine in a world, the requests in flight and the allowed contents.
+//! A local array of a seed, [`Local`]: a process with devices in a world, the requests in flight and
+//! the allowed contents.
+//!
+//! A seed draws a [`scenario`], or one of arrays of arrays ([`nested`]). In [`run`] a new array
+//! ([`create`]) is assembled ([`assembly`]), lives and meets [`troubles`], loses power, and is
+//! assembled again. In the end all troubles are mended and every sector is compared
+//! ([`final_check`]).
 
+pub mod assembly;
 mod commands;
+pub mod create;
 mod exempt;
+pub mod final_check;
+pub mod nested;
+pub mod part;
+pub mod past;
+pub mod progress;
+pub mod redundancy;
+pub mod run;
+pub mod scenario;
+pub mod suspects;
+pub mod troubles;
 
 use std::collections::BTreeMap;
 
@@ -17,12 +35,12 @@ use self::commands::{Commands, Replied};
 use crate::device_io::written;
 use crate::disk::Disk;
 use crate::judge::{self, Flight, Judge, Read};
+use crate::local::part::{Part, Parts, arrays, holder};
+use crate::local::past::Snapshot;
+use crate::local::scenario::Scenario;
 use crate::oracle::{LogicalTime, Range};
-use crate::part::{Part, Parts, arrays, holder};
-use crate::past::Snapshot;
 use crate::report::Failure;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
 use crate::workload::{Kind, Workload};
 use crate::world::World;
 use crate::world::process::Process;

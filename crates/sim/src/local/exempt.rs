@@ -3,9 +3,9 @@
 use braid_array::Role;
 
 use super::{CLIENT, Local};
-use crate::assembly;
-use crate::part::holder;
-use crate::scenario::Log;
+use crate::local::assembly;
+use crate::local::part::holder;
+use crate::local::scenario::Log;
 
 impl Local {
     /// Takes the promise off data that a write hole may have changed, for the missing roles. An

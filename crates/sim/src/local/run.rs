@@ -3,22 +3,22 @@
 use braid_array::action::Command;
 use braid_array::status::JournalMode;
 
-use crate::assembly;
-use crate::create;
 use crate::disk::Disk;
-use crate::final_check;
 use crate::judge::Judge;
+use crate::local::assembly;
+use crate::local::create;
+use crate::local::final_check;
+use crate::local::nested::{self, Nest};
+use crate::local::part::{Part, Parts};
+use crate::local::past::Snapshot;
+use crate::local::progress::{restart, start, step};
+use crate::local::scenario::Scenario;
+use crate::local::troubles;
 use crate::local::{CLIENT, Local, SLOT_BYTES};
-use crate::nested::{self, Nest};
-use crate::part::{Part, Parts};
-use crate::past::Snapshot;
-use crate::progress::{restart, start, step};
 use crate::report::{Failure, Options, Report, run_caught};
 use crate::rest::Rest;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::troubles;
 use crate::workload::Workload;
 
 /// Runs a seed.

@@ -7,12 +7,12 @@ use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{JournalMode, MemberState, Status};
 use braid_array::{MemberId, Role};
 
-use crate::assembly;
-use crate::create;
 use crate::disk::Disk;
+use crate::local::assembly;
+use crate::local::create;
+use crate::local::part::{arrays, devices, holders, part_of};
+use crate::local::past::Snapshot;
 use crate::local::{CLIENT, Hang, Local};
-use crate::part::{arrays, devices, holders, part_of};
-use crate::past::Snapshot;
 use crate::world::process::Device;
 
 /// Roles that no sound member holds.

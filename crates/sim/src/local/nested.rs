@@ -12,14 +12,14 @@ use braid_array::level::Level;
 use braid_array::stack::Stack;
 use braid_array::{Action, Buf, Op, Request, RequestId, SECTOR_BYTES};
 
-use crate::assembly::{self, Attached, How, Memory, Refusal};
-use crate::create;
 use crate::disk::Disk;
 use crate::fault::{FaultProfile, Mutation};
-use crate::part::{Part, Parts};
+use crate::local::assembly::{self, Attached, How, Memory, Refusal};
+use crate::local::create;
+use crate::local::part::{Part, Parts};
+use crate::local::scenario::Scenario;
 use crate::report::Failure;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::world::World;
 use crate::world::process::Process;

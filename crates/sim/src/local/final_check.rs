@@ -6,14 +6,14 @@ use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{MemberId, Role};
 
-use crate::assembly;
 use crate::disk::Disk;
+use crate::local::assembly;
+use crate::local::part::{Part, devices, holder};
+use crate::local::progress::{answer, ask, restart, step, syncing};
+use crate::local::redundancy::Stopped;
+use crate::local::troubles;
 use crate::local::{CLIENT, Local};
-use crate::part::{Part, devices, holder};
-use crate::progress::{answer, ask, restart, step, syncing};
-use crate::redundancy::Stopped;
 use crate::report::{Failure, Report};
-use crate::troubles;
 use crate::workload::Workload;
 
 /// Stops the array. After the stop, the devices need no cache.

@@ -11,9 +11,9 @@ use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::{Geometry, Strip};
 
-use crate::assembly;
 use crate::disk::Disk;
-use crate::scenario::Scenario;
+use crate::local::assembly;
+use crate::local::scenario::Scenario;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
