@@ -82,14 +82,6 @@ pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) {
     }
 }
 
-/// Returns the memory that an I/O reads or writes.
-pub const fn buf_of(op: IoOp) -> Option<Buf> {
-    match op {
-        IoOp::Read { buf, .. } | IoOp::Write { buf, .. } => Some(buf),
-        _ => None,
-    }
-}
-
 /// Returns the sectors that an I/O writes: the first one, and their number.
 pub fn written(op: IoOp) -> Option<(u64, u64)> {
     match op {

@@ -243,12 +243,11 @@ impl Local {
 
     /// Submits the next request if there is room. True when one was taken.
     pub fn submit(&mut self, workload: &mut Workload) -> Result<bool, Failure> {
-        let Some(slot) = self.judge.free_slot(CLIENT) else { return Ok(false) };
-        if self.full {
+        if self.full || self.judge.free_slot(CLIENT).is_none() {
             return Ok(false);
         }
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        let taken = self.submit_at(slot, kind, range);
+        let taken = self.submit_one(kind, range);
         if !taken {
             if self.in_flight() == 0 {
                 return Err(Failure("the machine is full with nothing in flight".to_owned()));
@@ -259,37 +258,21 @@ impl Local {
         Ok(taken)
     }
 
-    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let Some(buf) = self.free_buffer(0) else { return false };
-        let now = self.world.now();
-        let process = &mut self.world.processes[CLIENT];
-        let draft = self.judge.draft_at(slot, kind, range, buf.offset, &mut process.arena);
-        if process.client().submit(now, draft.request).is_err() {
-            return false;
-        }
+    fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
+        let draft = self.world.ask(&mut self.judge, CLIENT, kind, range);
+        let Some(draft) = draft else { return false };
         let Range { sector, sectors } = range;
+        let slot = draft.request.id.0;
         let serial = draft.serial;
         // Now and then the next write is announced, whether it comes or not.
         self.machine().expect_writes(serial.is_multiple_of(3));
-        self.note(&[10, slot as u64, sector, sectors, u64::from(serial)], || {
+        self.note(&[10, slot, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
         let synced = self.parts.all().all(|part| part.synced);
         self.judge.submitted(CLIENT, draft, synced);
         self.world.drain(CLIENT);
         true
-    }
-
-    /// A buffer that neither a request has nor anything that was given up.
-    fn free_buffer(&self, len: u32) -> Option<Buf> {
-        let taken = |buf: Buf| {
-            self.judge.flights(CLIENT).any(|flight| flight.request.buf.offset == buf.offset)
-        };
-        let whole =
-            |number: usize| Buf { offset: number as u64 * u64::from(SLOT_BYTES), len: SLOT_BYTES };
-        let mut bufs = (0..self.scenario.depth * BUFFERS).map(whole);
-        let free = bufs.find(|buf| !taken(*buf) && !self.world.lent(CLIENT, *buf))?;
-        Some(free.slice(0, len.min(SLOT_BYTES)))
     }
 
     /// A read is asked for again with another buffer: the one it had is still in use.
@@ -300,7 +283,9 @@ impl Local {
         }
         let none = || Failure("no buffer is left".to_owned());
         self.judge.resubmitted(CLIENT, flight, flight.request.buf);
-        let buf = self.free_buffer(flight.request.buf.len).ok_or_else(none)?;
+        let lent = |buf| self.world.lent(CLIENT, buf);
+        let offset = self.judge.free_buffer(CLIENT, lent).ok_or_else(none)?;
+        let buf = Buf { offset, ..flight.request.buf };
         self.note(&[12, slot], || format!("AGAIN #{slot}"));
         self.judge.resubmitted(CLIENT, flight, buf);
         let request = Request { buf, ..flight.request };

@@ -19,7 +19,6 @@ use self::ground::Ground;
 use self::network::Network;
 use self::process::{POISON, Process};
 use self::work::Task;
-use crate::device_io;
 use crate::disk::Disk;
 use crate::fault::FaultProfile;
 use crate::judge::{Draft, Judge};
@@ -142,8 +141,10 @@ impl World {
         range: Range,
     ) -> Option<Draft> {
         let now = self.now();
-        let process = &mut self.processes[client];
-        let draft = judge.draft(client, kind, range, &mut process.arena)?;
+        let Self { ground, executor, .. } = self;
+        let process = &mut ground.processes[client];
+        let lent = |buf| executor.lent(client, buf);
+        let draft = judge.draft(client, kind, range, &mut process.arena, lent)?;
         process.client().submit(now, draft.request).is_ok().then_some(draft)
     }
 
@@ -365,13 +366,8 @@ impl World {
     }
 
     /// Returns whether I/O that was given up may still read or write this buffer.
-    pub fn lent(&self, process: usize, buf: Buf) -> bool {
-        self.executor.of(process).any(|task| match task {
-            Task::Io { op, abandoned: true, .. } => {
-                device_io::buf_of(*op).is_some_and(|used| used.overlaps(buf))
-            }
-            _ => false,
-        })
+    pub(crate) fn lent(&self, process: usize, buf: Buf) -> bool {
+        self.executor.lent(process, buf)
     }
 
     /// # Errors

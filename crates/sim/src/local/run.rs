@@ -14,7 +14,7 @@ use crate::local::past::Snapshot;
 use crate::local::progress::{restart, start, step};
 use crate::local::scenario::Scenario;
 use crate::local::troubles;
-use crate::local::{CLIENT, Local, SLOT_BYTES};
+use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
 use crate::report::{Failure, Options, Report, run_caught};
 use crate::rest::Rest;
 use crate::rng::Rng;
@@ -71,7 +71,7 @@ fn run_lives(
 ) -> Result<Report, Failure> {
     let (mut world, forced) = start(disks, &scenario, &parts, &mut rng, trace, None)?;
     let sectors = world.processes[CLIENT].client().array_sectors();
-    let mut judge = Judge::new(sectors);
+    let mut judge = Judge::new(sectors).with_buffers(BUFFERS);
     judge.client_begins(CLIENT, scenario.depth, SLOT_BYTES.into());
     if sectors != parts.top().geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));

@@ -257,6 +257,17 @@ impl Executor {
         own.map(|work| &work.task)
     }
 
+    /// Returns whether I/O that was given up may still read or write this buffer.
+    pub(super) fn lent(&self, process: usize, buf: Buf) -> bool {
+        self.of(process).any(|task| match task {
+            Task::Io { op: IoOp::Read { buf: used, .. }, abandoned: true, .. }
+            | Task::Io { op: IoOp::Write { buf: used, .. }, abandoned: true, .. } => {
+                used.overlaps(buf)
+            }
+            _ => false,
+        })
+    }
+
     fn wait_for(&mut self, ground: &mut Ground, longest: u64, work: Work) {
         let slot = self.free.pop_first().unwrap_or_else(|| {
             self.work.push(None);
