@@ -6,7 +6,7 @@ use braid_array::{Buf, Instant};
 
 use super::claims::{ClaimId, Use};
 use super::due::{Due, FabricDue};
-use super::process::Process;
+use super::process::{POISON, Process};
 use super::signs::Signs;
 use crate::clock::Clock;
 use crate::fault::{FaultProfile, Mutation};
@@ -135,7 +135,10 @@ impl Ground {
 
     /// Poisons a part of an arena that is no longer needed.
     pub(super) fn poison(&mut self, process: usize, buf: Buf) {
-        if let Some(conflict) = self.processes[process].poison(buf) {
+        let own = &mut self.processes[process];
+        let conflict = own.claims.conflict(buf, Use::Write, "an end");
+        own.bytes(buf).fill(POISON);
+        if let Some(conflict) = conflict {
             self.fault(process, &conflict);
         }
     }

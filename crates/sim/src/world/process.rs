@@ -305,13 +305,6 @@ impl Process {
         Ok(Volume { member, bytes: device.disk.sectors() * SECTOR_BYTES })
     }
 
-    /// Poisons bytes that are no longer needed; returns the conflict with a claim, if any.
-    pub(super) fn poison(&mut self, buf: Buf) -> Option<String> {
-        let conflict = self.claims.conflict(buf, Use::Write, "an end");
-        self.bytes(buf).fill(POISON);
-        conflict
-    }
-
     /// Claims a buffer; returns the fault of the claim.
     pub(super) fn claim(
         &mut self,

@@ -38,10 +38,7 @@ impl Torn<'_> {
     pub(super) fn serves(&mut self) -> Result<(), Failure> {
         self.cluster.world.begin();
         while !self.is_serving() {
-            if !self.step()? {
-                let state = self.cluster.status_of(self.client).state;
-                return Err(Failure(format!("does not serve: {state:?}")));
-            }
+            self.await_step()?;
         }
         self.judge.oracle.decided();
         let away = self.roles_out();
@@ -132,9 +129,7 @@ impl Torn<'_> {
         self.cluster.world.begin();
         self.cluster.world.command(self.client, STOP, Command::Stop);
         while !self.stopped {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
+            self.await_step()?;
         }
         self.client_dies();
         Ok(())
