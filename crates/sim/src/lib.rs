@@ -1,5 +1,5 @@
-//! The simulated world: the machines of `braid-array` and `braid-cluster` on seeded disks that delay,
-//! reorder, fail and lose power, and a judge that knows the allowed content of each sector.
+//! The simulated world: the machines of `braid-array` and `braid-cluster` on seeded disks that
+//! delay, reorder, fail and lose power, and a judge that knows the allowed content of each sector.
 //!
 //! There is one [`world`] of processes: a [`local`] array is one with disks, an array over nodes a
 //! [`cluster`] of them with a network. A seed draws an array, its troubles and how devices behave

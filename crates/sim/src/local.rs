@@ -1,5 +1,5 @@
-//! A local array of a seed, [`Local`]: a process with devices in a world, the requests in flight and
-//! the allowed contents.
+//! A local array of a seed, [`Local`]: a process with devices in a world, the requests in flight
+//! and the allowed contents.
 //!
 //! A seed draws a [`scenario`], or one of arrays of arrays ([`nested`]). In [`run`] a new array
 //! ([`create`]) is assembled ([`assembly`]), lives and meets [`troubles`], loses power, and is

@@ -43,8 +43,6 @@ pub mod watch;
 mod work;
 
 #[cfg(test)]
-mod mirrors;
-#[cfg(test)]
 mod tests;
 
 /// More events than any client needs: beyond, it is said to hang.
@@ -373,9 +371,10 @@ impl World {
     /// # Errors
     /// Returns the use of a buffer that an answered request had, and which nobody has given up.
     pub(crate) fn is_free(&self, process: usize, buf: Buf) -> Result<(), Failure> {
-        let conflict = self.processes[process].claims.conflict(buf, Use::Write, "a completion");
-        let conflict = conflict.filter(|_| !self.lent(process, buf));
-        conflict.map_or(Ok(()), |conflict| Err(Failure(conflict)))
+        match self.processes[process].claims.conflict(buf, Use::Write, "a completion") {
+            Some(conflict) if !self.lent(process, buf) => Err(Failure(conflict)),
+            _ => Ok(()),
+        }
     }
 
     /// The connections between two processes break.

@@ -1,6 +1,8 @@
 //! The simulated fabric under small scripted machines: it keeps its guarantees and no others, and
 //! detects machines that rely on more.
 
+mod mirrors;
+
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, IoId, IoOp};

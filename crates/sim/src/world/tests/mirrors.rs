@@ -7,14 +7,14 @@ use braid_array::{
     Action, BlockMachine, Buf, Instant, IoId, IoOp, Machine, MemberId, Op, Request, RequestId,
 };
 
-use super::World;
-use super::process::Process;
 use crate::disk::Disk;
 use crate::fault::{FaultProfile, Mutation};
 use crate::oracle::{LogicalTime, Oracle, Range, WriteToken};
 use crate::rng::Rng;
 use crate::stamp;
 use crate::trace::Trace;
+use crate::world::World;
+use crate::world::process::Process;
 
 const SECTORS: u64 = 64;
 
