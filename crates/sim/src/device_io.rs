@@ -72,27 +72,34 @@ pub fn perform(
 }
 
 /// Interrupts an I/O by the death of its issuer or a loss of power: any part of its write arrives.
-/// Returns the range of the write.
-pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) -> Option<(u64, u64)> {
+pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) {
     match op {
-        IoOp::Write { sector, buf, .. } => {
-            disk.write_some(sector, &arena[bytes_of(buf)], rng);
-            Some((sector, u64::from(buf.len) / SECTOR))
-        }
+        IoOp::Write { sector, buf, .. } => disk.write_some(sector, &arena[bytes_of(buf)], rng),
         IoOp::WriteZeroes { sector, sectors, .. } => {
             disk.write_some(sector, &vec![0; (sectors * SECTOR) as usize], rng);
-            Some((sector, sectors))
         }
+        _ => {}
+    }
+}
+
+/// Returns the sectors that an I/O writes: the first one, and their number.
+pub fn written(op: IoOp) -> Option<(u64, u64)> {
+    match op {
+        IoOp::Write { sector, buf, .. } => Some((sector, u64::from(buf.len) / SECTOR)),
+        IoOp::WriteZeroes { sector, sectors, .. } => Some((sector, sectors)),
         _ => None,
     }
 }
 
 /// Returns the reason why an I/O is invalid.
-pub fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
+pub fn objection(op: IoOp, profile: &FaultProfile) -> Option<&'static str> {
     let (sector, sectors) = match op {
         IoOp::Read { sector, buf } | IoOp::Write { sector, buf, .. } => {
             if !u64::from(buf.len).is_multiple_of(SECTOR) {
                 return Some("not in sectors");
+            }
+            if !buf.offset.is_multiple_of(profile.align_bytes) {
+                return Some("a buffer that is not aligned");
             }
             (sector, u64::from(buf.len) / SECTOR)
         }
@@ -101,23 +108,7 @@ pub fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
         }
         IoOp::Flush => return None,
     };
-    let block = u64::from(block_bytes) / SECTOR;
+    let block = u64::from(profile.block_bytes) / SECTOR;
     let in_blocks = sectors > 0 && sector.is_multiple_of(block) && sectors.is_multiple_of(block);
     (!in_blocks).then_some("not in blocks of the device")
-}
-
-/// An I/O, for people.
-pub fn describe(op: IoOp) -> String {
-    let fua = |fua| if fua { "-fua" } else { "" };
-    match op {
-        IoOp::Read { sector, buf } => format!("read {sector}+{}", u64::from(buf.len) / SECTOR),
-        IoOp::Write { sector, buf, fua: durable, .. } => {
-            format!("write{} {sector}+{}", fua(durable), u64::from(buf.len) / SECTOR)
-        }
-        IoOp::WriteZeroes { sector, sectors, fua: durable, .. } => {
-            format!("write-zeroes{} {sector}+{sectors}", fua(durable))
-        }
-        IoOp::Discard { sector, sectors } => format!("discard {sector}+{sectors}"),
-        IoOp::Flush => "flush".to_owned(),
-    }
 }

@@ -182,6 +182,16 @@ impl Disk {
         Ok(())
     }
 
+    /// Reads bytes from this sector on.
+    ///
+    /// # Errors
+    /// The error of the device, for people.
+    pub fn bytes(&self, sector: u64, len: u32) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; len as usize];
+        let read = self.read(sector, &mut bytes);
+        read.map(|()| bytes).map_err(|error| format!("{error:?}"))
+    }
+
     /// Checks that this range can be written.
     ///
     /// # Errors

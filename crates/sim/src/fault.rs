@@ -15,14 +15,14 @@ pub struct FaultProfile {
     pub compute_nanos: u64,
     /// Number of these in a thousand that take a hundred times longer.
     pub slow_permille: u64,
-    /// A write's bytes must not change between issue and answer; checked when set.
-    pub check_stable: bool,
     /// Discarded ranges read as zeroes; otherwise discards do nothing.
     pub discard_zeroes: bool,
     /// Smallest I/O that devices take.
     pub block_bytes: u32,
-    /// Time after which unused memory of a machine is taken back.
-    pub cooling_millis: u64,
+    /// Buffers of I/O begin at multiples of this.
+    pub align_bytes: u64,
+    /// Time after which unused memory of a machine is taken back, if it ever is.
+    pub cooling_millis: Option<u64>,
     /// A deliberate fault of the world, which the checks have to notice.
     pub mutation: Option<Mutation>,
 }
@@ -34,10 +34,10 @@ impl FaultProfile {
         net_nanos: 20_000,
         compute_nanos: 1000,
         slow_permille: 0,
-        check_stable: false,
         discard_zeroes: false,
         block_bytes: 512,
-        cooling_millis: 5000,
+        align_bytes: 4096,
+        cooling_millis: None,
         mutation: None,
     };
 
@@ -55,7 +55,7 @@ pub enum Mutation {
     DropFlush,
     /// FUA is ignored.
     IgnoreFua,
-    /// One computation in twenty, over nodes in fifty, is answered but not done.
+    /// One computation in fifty is answered but not done.
     SkipCompute,
     /// One write in two hundred is answered but not done.
     LoseWrite,

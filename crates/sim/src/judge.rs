@@ -54,6 +54,8 @@ pub struct Flight {
 pub struct Judge {
     /// Allowed contents of every sector.
     pub oracle: Oracle,
+    /// Buffers for each request that a client may have in flight.
+    buffers: usize,
     clients: BTreeMap<usize, Client>,
 }
 
@@ -69,13 +71,18 @@ struct Client {
 impl Judge {
     /// For an array of so many sectors of zeroes.
     pub fn new(sectors: u64) -> Self {
-        Self { oracle: Oracle::new(sectors), clients: BTreeMap::new() }
+        Self { oracle: Oracle::new(sectors), buffers: 1, clients: BTreeMap::new() }
     }
 
     /// Blocks of 4 KiB are written as a whole, and found as a whole unless power was lost.
     pub fn of_whole_blocks(mut self) -> Self {
         self.oracle.whole_blocks = true;
         self
+    }
+
+    /// Clients have so many buffers for each request in flight: some may have to be given up.
+    pub fn with_buffers(self, buffers: usize) -> Self {
+        Self { buffers, ..self }
     }
 
     /// A client may have so many requests in flight, each of which has a buffer of so many bytes.
@@ -114,32 +121,29 @@ impl Judge {
         self.flights(client).any(|flight| flight.range.overlaps(range))
     }
 
-    /// Drafts a request of a client, if it may submit another one. The data to be written are put
-    /// into its buffer.
+    /// Where a buffer of the client begins that neither a request has nor is `lent`.
+    pub fn free_buffer(&self, client: usize, lent: impl Fn(Buf) -> bool) -> Option<u64> {
+        let Client { slots, slot_bytes } = self.clients.get(&client)?;
+        let len = *slot_bytes as u32;
+        let mut offsets = (0..(slots.len() * self.buffers) as u64).map(|at| at * slot_bytes);
+        let taken = |offset| self.flights(client).any(|flight| flight.request.buf.offset == offset);
+        offsets.find(|&offset| !taken(offset) && !lent(Buf { offset, len }))
+    }
+
+    /// Drafts a request of a client, if it may submit another one, and has a buffer that is not
+    /// `lent`. The data to be written are put there.
     pub fn draft(
         &mut self,
         client: usize,
         kind: Kind,
         range: Range,
         arena: &mut [u8],
+        lent: impl Fn(Buf) -> bool,
     ) -> Option<Draft> {
         let slot = self.free_slot(client)?;
-        let offset = slot as u64 * self.clients[&client].slot_bytes;
-        Some(self.draft_at(slot, kind, range, offset, arena))
-    }
-
-    /// A request with this number and a buffer that begins there.
-    pub fn draft_at(
-        &mut self,
-        slot: usize,
-        kind: Kind,
-        range: Range,
-        offset: u64,
-        arena: &mut [u8],
-    ) -> Draft {
         let has_data = matches!(kind, Kind::Read | Kind::Write { .. });
         let len = if has_data { (range.sectors * 512) as u32 } else { 0 };
-        let buf = Buf { offset, len };
+        let buf = Buf { offset: self.free_buffer(client, lent)?, len };
         let mut serial = ZEROES;
         if matches!(kind, Kind::Write { .. }) {
             serial = self.oracle.new_serial();
@@ -147,7 +151,7 @@ impl Judge {
         }
         let Range { sector, sectors } = range;
         let request = Request { id: RequestId(slot as u64), op: kind.op(), sector, sectors, buf };
-        Draft { request, serial, kind, range }
+        Some(Draft { request, serial, kind, range })
     }
 
     /// The machine has taken it. `equal`: all copies are known to be equal.

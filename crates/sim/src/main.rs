@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use braid_sim::fault::Mutation;
 use braid_sim::report::{Options, Report};
-use braid_sim::{cluster, run};
+use braid_sim::{cluster, local};
 
 const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]
   SEED         run this one; with -v print every event
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let options = Options::default();
-    let run_seed = run::run_seed;
+    let run_seed = local::run::run_seed;
     let mut args = Args { start: 1, seeds: 1000, jobs, first: false, options, run_seed };
     let mut known = Mutation::LOCAL;
     let mut mutate = None;
@@ -114,8 +114,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--seeds" => args.seeds = number("--seeds")?,
             "--start" => args.start = number("--start")?,
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
-            "--nested" => args.run_seed = run::run_nested_seed,
-            "--logs" => args.run_seed = run::run_log_seed,
+            "--nested" => args.run_seed = local::run::run_nested_seed,
+            "--logs" => args.run_seed = local::run::run_log_seed,
             "--cluster" => {
                 args.run_seed = cluster::run::run_seed;
                 known = Mutation::OVER_NODES;

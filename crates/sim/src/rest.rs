@@ -1,4 +1,6 @@
-//! When nothing is asked of a local array for a while, though more could be.
+//! When nothing is asked of an array for a while, though more could be.
+
+use std::ops::RangeInclusive;
 
 use braid_array::Instant;
 
@@ -15,13 +17,16 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Draws the pause of a life, from a generator of its own: seeds without one are unchanged.
-    /// Some pauses are shorter than the time until memory is given back, some longer than a page is
-    /// dirty.
-    pub(crate) fn draw(rng: &Rng, requests: u64) -> Self {
-        let mut aside = rng.aside(2);
+    /// Draws the pause of a life, which takes so many milliseconds. The generator is one of its
+    /// own: seeds without a pause are unchanged.
+    pub(crate) fn draw(aside: &mut Rng, requests: u64, millis: RangeInclusive<u64>) -> Self {
         let at = aside.percent(30).then(|| aside.below(requests));
-        Self { at, millis: aside.between(2_000, 40_000), until: None }
+        Self { at, millis: aside.between(*millis.start(), *millis.end()), until: None }
+    }
+
+    /// A pause begins now, and takes until then.
+    pub(crate) const fn lasts_until(&mut self, until: Instant) {
+        self.until = Some(until);
     }
 
     /// Returns whether the pause is in force after this number of submitted requests.

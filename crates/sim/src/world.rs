@@ -1,484 +1,423 @@
-//! The world of a seed: the array on its executor, the requests in flight and the allowed contents.
+//! The pretend world, [`World`]: processes, the devices they use, and the network between them.
+//!
+//! A local array is a process with devices and no network; a client and its nodes are processes
+//! that know each other by the network alone. The [`executor`] does what processes wait for, the
+//! [`network`] carries what they say and put ([`fabric`]); both stand on the [`ground`]. Forbidden
+//! acts of machines are detected by [`claims`] and by the messages ([`watch`]).
 
-mod commands;
-mod exempt;
-
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use braid_array::action::{Command, CommandId, Event};
-use braid_array::events::{ArrayEvent, SyncAction};
-use braid_array::stack::Stack;
-use braid_array::status::{MemberState, Status};
-use braid_array::{Action, Buf, Instant, MemberId, Request, RequestError, RequestId, Role};
+use braid_array::array::Scratch;
+use braid_array::{Action, Buf, IoOp, Machine};
+use braid_cluster::client::{Client, ClientConfig};
 
-use self::commands::{Commands, Replied};
-use crate::device_io::bytes_of;
+use self::claims::Use;
+use self::due::{Due, EndId, FabricDue};
+use self::executor::Executor;
+use self::ground::Ground;
+use self::network::Network;
+use self::process::{POISON, Process};
+use self::work::Task;
 use crate::disk::Disk;
-use crate::executor::{Executor, Output};
-use crate::judge::{self, Flight, Judge, Read};
-use crate::oracle::{LogicalTime, Range};
-use crate::part::{Part, Parts, arrays, holder};
-use crate::past::Snapshot;
+use crate::fault::FaultProfile;
+use crate::judge::{Draft, Judge};
+use crate::oracle::Range;
 use crate::report::Failure;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
-use crate::subject::Subject;
 use crate::trace::Trace;
-use crate::workload::{Kind, Workload};
+use crate::workload::Kind;
 
-/// Bytes of a request's buffer: the largest request of a workload.
-pub const SLOT_BYTES: u32 = 64 << 10;
+pub mod claims;
+pub mod due;
+mod executor;
+mod fabric;
+pub mod ground;
+pub mod network;
+pub mod process;
+mod replay;
+pub mod script;
+mod signs;
+pub(crate) mod votes;
+pub mod watch;
+mod work;
 
-/// Buffers for each request in flight: some may have to be given up.
-pub const BUFFERS: usize = 8;
+#[cfg(test)]
+mod tests;
 
-/// Largest height of a range that a repair takes from parity at once.
-const BLOCK_SECTORS: u64 = 8;
+/// More events than any client needs: beyond, it is said to hang.
+const MAX_STEPS: u64 = 400_000;
 
-/// The only client of the judge.
-pub const CLIENT: usize = 0;
-
-/// A device that answers nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Hang {
-    /// The device.
-    pub device: usize,
-    /// End of the administrator's patience; if `over`, end of the hang.
-    pub until: Instant,
-    /// Set after the administrator's patience has ended.
-    pub over: bool,
-}
-
-/// A seed's local array, or array of arrays, with what may be read of it and what is broken.
+/// Processes with their machines, the devices and the network that they use, and virtual time. The
+/// world executes the actions of machines. Legal differences in the behaviour of executors and
+/// networks are drawn from the seed, within the limits of its [`FaultProfile`]. Actions that break
+/// a machine's contract are recorded in `faults`, which lies on the ground, as do `processes`.
 ///
-/// The world owns the executor with machine and devices, the [`Judge`], and in `parts` the state of
-/// each array. Order of calls: [`new`](Self::new) with a machine that was started; then
-/// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `exec`, and after each of these
-/// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
-/// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
-/// lives of a seed one by one.
-#[derive(Debug)]
-pub struct World<M> {
-    /// Scenario of the seed.
-    pub scenario: Scenario,
-    /// Draws troubles.
-    pub rng: Rng,
-    /// Trace of events.
-    pub trace: Trace,
-    /// Allowed contents, and the requests in flight.
-    pub judge: Judge,
-    /// The running array.
-    pub exec: Executor<M>,
-    /// The arrays it is made of.
-    pub parts: Parts,
-    /// Set if more was broken than the level survives: errors are allowed.
-    pub excess: bool,
-    /// Set if a member was lost, or could not read, before a resync had made parity fit.
-    pub lost_in_doubt: bool,
-    /// Set if an inner array lost a copy before a resync had made its copies equal: the outer array
-    /// may have compared that copy.
-    pub copies_in_doubt: bool,
-    /// Requests from before this moment may have met unreadable data while parity was in doubt,
-    /// although a resync has ended since.
-    pub doubt_ended: Option<LogicalTime>,
-    /// Set if the array was started by force: parity counts, right or wrong.
-    pub forced: bool,
-    /// Devices with bad sectors, and the time from which they are rewritten.
-    pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
-    /// Devices that answer nothing.
-    pub hangs: Vec<Hang>,
-    /// Full devices, and the time at which they get space.
-    pub tight: Vec<(usize, Instant)>,
-    /// A device as it was at an earlier time.
-    pub snapshot: Option<Snapshot>,
-    /// Set if a device was full in this life: writes may be refused.
-    pub was_tight: bool,
-    /// Set if a member has just failed or become in sync.
-    pub members_changed: bool,
-    commands: Commands,
-    waiting: Option<(Kind, Range)>,
-    full: bool,
+/// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
+/// number that names it from then on; [`step`](Self::step) again and again, each of which handles
+/// the next event, I/O, message or deadline, until nothing is due. Between steps the caller hands
+/// machines commands by [`handle`](Self::handle); or requests directly, and then calls
+/// [`drain`](Self::drain), which carries out what the machine asks for. After each of these the
+/// caller takes `outputs` (answers, replies, notifications), and looks at `faults`.
+///
+/// A process runs, is frozen for a while ([`freeze`](Self::freeze), until it [thaws](Self::thaw)),
+/// or is dead for good ([`kill`](Self::kill)): then its I/O is done in part. Times are in
+/// nanoseconds.
+pub struct World {
+    ground: Ground,
+    executor: Executor,
+    /// Connections, and what is under way on them.
+    pub network: Network,
+    /// `Complete`, `Reply` and `Notify` of any process, for the scenario to see to.
+    pub outputs: Vec<(usize, Action)>,
+    /// Events handled.
+    pub steps: u64,
+    /// And before the client began what it is at.
+    begun: u64,
 }
 
-impl<M: Subject> World<M> {
-    /// A world around an array that was just assembled.
-    pub fn new(
-        scenario: Scenario,
-        rng: Rng,
-        trace: Trace,
-        judge: Judge,
-        exec: Executor<M>,
-        parts: Parts,
-    ) -> Self {
+impl Deref for World {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Ground {
+        &mut self.ground
+    }
+}
+
+impl World {
+    /// A world without processes.
+    pub fn new(rng: Rng, profile: FaultProfile, trace: Trace) -> Self {
         Self {
-            scenario,
-            rng,
-            trace,
-            judge,
-            exec,
-            parts,
-            excess: false,
-            lost_in_doubt: false,
-            copies_in_doubt: false,
-            doubt_ended: None,
-            forced: false,
-            damaged: BTreeMap::new(),
-            hangs: Vec::new(),
-            tight: Vec::new(),
-            was_tight: false,
-            members_changed: false,
-            snapshot: None,
-            commands: Commands::default(),
-            waiting: None,
-            full: false,
+            ground: Ground::new(rng, profile, trace),
+            executor: Executor::default(),
+            network: Network::default(),
+            outputs: Vec::new(),
+            steps: 0,
+            begun: 0,
         }
     }
 
-    /// A new machine runs on the devices.
-    pub fn restart(&mut self, exec: Executor<M>) {
-        self.exec = exec;
-        self.judge.client_begins(CLIENT, self.scenario.depth, SLOT_BYTES.into());
-        let disks = &self.exec.disks;
-        self.damaged.retain(|device, _| disks[*device].damaged());
-        self.hangs.clear();
-        self.relax();
-        self.was_tight = false;
-        self.commands.power_cut();
-        self.waiting = None;
-        self.full = false;
+    /// Starts a process, and carries out the first actions of its machine. Returns its number.
+    pub fn start(&mut self, process: Process) -> usize {
+        self.processes.push(process);
+        let number = self.processes.len() - 1;
+        self.drain(number);
+        number
     }
 
-    /// A note for the trace.
-    pub fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
-        self.trace.note(self.exec.now(), numbers, words);
-    }
-
-    /// Requests in flight.
-    pub fn in_flight(&self) -> usize {
-        self.judge.in_flight(CLIENT)
-    }
-
-    /// Returns whether this device has bad sectors, or a request in flight may have met them.
-    pub fn is_damaged(&mut self, device: usize) -> bool {
-        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
-        let patience = self.scenario.profile.disk_nanos * 1000;
-        let Some(since) = self.damaged.get_mut(&device) else { return false };
-        if self.exec.disks[device].damaged() {
-            *since = None;
-        } else if let Some((moment, at)) = *since {
-            let now = self.exec.now().0;
-            if oldest.is_none_or(|oldest| oldest > moment) && now > at.0 + patience {
-                self.damaged.remove(&device);
-                return false;
-            }
-        } else {
-            *since = Some((self.judge.moment(), self.exec.now()));
-        }
-        true
-    }
-
-    /// Returns whether this device is gone, hangs, or is damaged.
-    pub fn is_unsound(&mut self, device: usize) -> bool {
-        let disk = &self.exec.disks[device];
-        disk.gone() || disk.hung() || self.is_damaged(device)
-    }
-
-    /// Commands without a reply.
-    pub fn asked(&self) -> usize {
-        self.commands.asked()
-    }
-
-    /// Submits the next request if there is room. True when one was taken.
-    pub fn submit(&mut self, workload: &mut Workload) -> Result<bool, Failure> {
-        let Some(slot) = self.judge.free_slot(CLIENT) else { return Ok(false) };
-        if self.full {
-            return Ok(false);
-        }
-        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
-        let taken = self.submit_at(slot, kind, range);
-        if !taken {
-            if self.in_flight() == 0 {
-                return Err(Failure("the machine is full with nothing in flight".to_owned()));
-            }
-            self.waiting = Some((kind, range));
-            self.full = true;
-        }
-        Ok(taken)
-    }
-
-    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let Some(buf) = self.free_buffer(0) else { return false };
-        let arena = &mut self.exec.arena;
-        let draft = self.judge.draft_at(slot, kind, range, buf.offset, arena);
-        if self.exec.machine.submit(self.exec.now(), draft.request).is_err() {
-            return false;
-        }
-        let Range { sector, sectors } = range;
-        let serial = draft.serial;
-        // Now and then the next write is announced, whether it comes or not.
-        self.exec.machine.expect_writes(serial.is_multiple_of(3));
-        self.note(&[10, slot as u64, sector, sectors, u64::from(serial)], || {
-            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
-        });
-        let synced = self.parts.all().all(|part| part.synced);
-        self.judge.submitted(CLIENT, draft, synced);
-        self.exec.drain(&mut self.trace);
-        true
-    }
-
-    /// A buffer that neither a request has nor anything that was given up.
-    fn free_buffer(&self, len: u32) -> Option<Buf> {
-        let taken = |buf: Buf| {
-            self.judge.flights(CLIENT).any(|flight| flight.request.buf.offset == buf.offset)
-        };
-        let whole =
-            |number: usize| Buf { offset: number as u64 * u64::from(SLOT_BYTES), len: SLOT_BYTES };
-        let mut bufs = (0..self.scenario.depth * BUFFERS).map(whole);
-        let free = bufs.find(|buf| !taken(*buf) && !self.exec.lent(*buf))?;
-        Some(free.slice(0, len.min(SLOT_BYTES)))
-    }
-
-    /// A read is asked for again with another buffer: the one it had is still in use.
-    fn ask_again(&mut self, flight: Flight) -> Result<(), Failure> {
-        let slot = flight.request.id.0;
-        if flight.kind != Kind::Read {
-            return Err(Failure(format!("nobody writes into the buffer of request {slot}")));
-        }
-        let none = || Failure("no buffer is left".to_owned());
-        self.judge.resubmitted(CLIENT, flight, flight.request.buf);
-        let buf = self.free_buffer(flight.request.buf.len).ok_or_else(none)?;
-        self.note(&[12, slot], || format!("AGAIN #{slot}"));
-        self.judge.resubmitted(CLIENT, flight, buf);
-        let request = Request { buf, ..flight.request };
-        let taken = self.exec.machine.submit(self.exec.now(), request);
-        taken.map_err(|_| Failure("full right after a completion".to_owned()))?;
-        self.exec.drain(&mut self.trace);
-        Ok(())
-    }
-
-    /// Gives the array a command; the reply comes later.
-    pub fn ask(&mut self, command: Command) -> CommandId {
-        let (id, name) = self.commands.ask(&command);
-        self.note(&[20, id.0], || format!("COMMAND {} {name}", id.0));
-        self.exec.handle(Event::Command { id, command }, &mut self.trace);
-        id
-    }
-
-    /// Returns whether this command waits for its reply.
-    pub fn waits(&self, id: CommandId) -> bool {
-        self.commands.waits(id)
-    }
-
-    /// Sees to everything that came out of the machine.
-    pub fn outputs(&mut self) -> Result<(), Failure> {
-        for output in std::mem::take(&mut self.exec.outputs) {
-            match output {
-                Output::Action(Action::Complete { id, result }) => self.completed(id, result)?,
-                Output::Action(Action::Reply { id, result }) => {
-                    self.replied(id, result.map_err(|error| error.to_string()))?;
-                }
-                Output::Action(Action::Notify(event)) => self.notified(&event)?,
-                Output::Action(other) => return Err(Failure(format!("unexpected {other:?}"))),
-                Output::Fault(fault) => return Err(Failure(fault)),
-            }
-        }
-        self.exec.machine.invariants().map_err(Failure)
-    }
-
-    fn completed(
+    /// Starts a client with this arena: buffers of its requests, and behind them its own memory.
+    /// With `limit`, it has the key of that array alone.
+    ///
+    /// # Errors
+    /// Returns an error if the client refuses the array.
+    pub fn start_client(
         &mut self,
-        id: RequestId,
-        result: Result<(), RequestError>,
-    ) -> Result<(), Failure> {
-        let flight = self.judge.answered(CLIENT, id)?;
-        if result == Err(RequestError::BufferHeld) {
-            return self.ask_again(flight);
+        name: &str,
+        config: ClientConfig,
+        buffers_bytes: u64,
+        limit: Option<[u8; 16]>,
+    ) -> Result<usize, String> {
+        let scratch = Scratch { offset: buffers_bytes, bytes: Client::scratch_bytes(&config) };
+        let client = Box::new(Client::new(config, scratch)?);
+        Ok(self.start(Process::of_client(name, client, scratch, limit)))
+    }
+
+    /// Asks a client for a request, if it may have one more. Returns the draft of the judge, if the
+    /// client takes it: the caller submits the draft to the judge, and calls
+    /// [`drain`](Self::drain).
+    pub(crate) fn ask(
+        &mut self,
+        judge: &mut Judge,
+        client: usize,
+        kind: Kind,
+        range: Range,
+    ) -> Option<Draft> {
+        let now = self.now();
+        let Self { ground, executor, .. } = self;
+        let process = &mut ground.processes[client];
+        let lent = |buf| executor.lent(client, buf);
+        let draft = judge.draft(client, kind, range, &mut process.arena, lent)?;
+        process.client().submit(now, draft.request).is_ok().then_some(draft)
+    }
+
+    /// A client begins something that ends within a number of events.
+    pub(crate) const fn begin(&mut self) {
+        self.begun = self.steps;
+    }
+
+    /// Checks that no machine broke its contract, and that a client with waiting requests makes
+    /// progress. `moved`: an event has just been handled.
+    ///
+    /// # Errors
+    /// Returns the fault of a machine, or the waiting requests of a client that hangs.
+    pub(crate) fn goes_on(&self, moved: bool, judge: &Judge, client: usize) -> Result<(), Failure> {
+        self.faultless()?;
+        let waits = || judge.flights(client).map(|flight| flight.kind).collect::<Vec<_>>();
+        if !moved && judge.in_flight(client) > 0 {
+            return Err(Failure(format!("hangs: {:?} unanswered", waits())));
         }
-        self.full = false;
-        let Flight { kind, range, request, .. } = flight;
-        self.note(&[11, id.0, u64::from(result.is_ok())], || {
-            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
+        if self.steps - self.begun > MAX_STEPS {
+            return Err(Failure(format!("no end after {MAX_STEPS} events, {:?}", waits())));
+        }
+        Ok(())
+    }
+
+    /// Tells a machine to do something.
+    pub(crate) fn command(&mut self, process: usize, id: CommandId, command: Command) {
+        self.handle(process, Event::Command { id, command });
+    }
+
+    /// Hands a machine an event, and carries out the resulting actions.
+    pub fn handle(&mut self, process: usize, event: Event) {
+        if !self.processes[process].alive {
+            return;
+        }
+        self.steps += 1;
+        let now = self.now();
+        self.processes[process].machine.handle(now, event);
+        self.drain(process);
+    }
+
+    /// Carries out the pending actions of a machine.
+    pub fn drain(&mut self, process: usize) {
+        while let Some(action) = self.processes[process].machine.poll() {
+            self.cool_later(process);
+            self.carry_out(process, action);
+        }
+        if let Err(what) = self.processes[process].machine.invariants() {
+            self.fault(process, &what);
+        }
+    }
+
+    /// Carries out an action of a machine, or of a test in its place.
+    pub fn carry_out(&mut self, process: usize, action: Action) {
+        let Self { ground, executor, network, .. } = self;
+        match action {
+            Action::Io { io, member, op } => executor.issue(ground, process, io, member, op),
+            Action::Abandon { io, .. } => executor.abandon(ground, process, io),
+            Action::Compute { io, compute } => executor.compute(ground, process, io, compute),
+            Action::Store { buf, bytes } => ground.store(process, buf, &bytes),
+            Action::Load { io, buf } => executor.begin(ground, process, io, Task::Load(buf)),
+            Action::Volume { io, op } => executor.begin(ground, process, io, Task::Volume(op)),
+            Action::Note { io, op } => executor.begin(ground, process, io, Task::Note(op)),
+            Action::Survey { io, after, most } => {
+                executor.begin(ground, process, io, Task::Survey(after, most));
+            }
+            Action::Fabric(op) => network.fabric_op(ground, process, op),
+            Action::Use { .. } => {}
+            Action::GiveBack { range } => ground.give_back(process, &range),
+            other => self.outputs.push((process, other)),
+        }
+    }
+
+    /// Lets the next thing happen. False when nothing is due.
+    pub fn step(&mut self) -> bool {
+        let deadline = |(number, process): (usize, &Process)| {
+            process.machine.deadline().map(|at| (at, number))
+        };
+        let goes_on = |(_, process): &(usize, &Process)| process.alive && !process.frozen;
+        let alive = self.processes.iter().enumerate().filter(goes_on);
+        let tick = alive.filter_map(deadline).min();
+        let due = self.clock.next_due();
+        match (due, tick) {
+            (None, None) => false,
+            (due, Some((at, process))) if due.is_none_or(|due| at < due) => {
+                self.clock.advance(at);
+                self.note(&[1, process as u64], || format!("tick of process {process}"));
+                self.handle(process, Event::Tick);
+                true
+            }
+            _ => {
+                let Some(due) = self.clock.pop() else { return false };
+                let hears = self.hears(due).filter(|&hears| self.processes[hears].frozen);
+                match (due, hears) {
+                    (due, Some(process)) => self.processes[process].held.push(due),
+                    (Due::Work(slot), _) => {
+                        let told = self.executor.finish(&mut self.ground, slot);
+                        self.tell(told);
+                    }
+                    (Due::Fabric(due), _) => self.fabric_due(due),
+                    (Due::Cool(process), _) => self.cool(process),
+                    (Due::Thaw(process), _) => self.thaw(process),
+                    (Due::Wake, _) => {}
+                }
+                true
+            }
+        }
+    }
+
+    /// The process that would be told of this.
+    fn hears(&self, due: Due) -> Option<usize> {
+        match due {
+            Due::Work(slot) => self.executor.waits(slot),
+            Due::Fabric(due) => self.network.hears(due),
+            Due::Cool(_) | Due::Thaw(_) | Due::Wake => None,
+        }
+    }
+
+    /// Tells a process of something that is done.
+    fn tell(&mut self, told: Option<(usize, Event)>) {
+        if let Some((process, event)) = told {
+            self.handle(process, event);
+        }
+    }
+
+    /// Something on the network goes on.
+    fn fabric_due(&mut self, due: FabricDue) {
+        match due {
+            FabricDue::Closing(id) if self.network.is_drained(id) => self.cut(id.other()),
+            FabricDue::Closing(_) => self.later(due),
+            FabricDue::Cut(id) => self.cut(id),
+            _ => {
+                let told = self.network.arrive(&mut self.ground, due);
+                self.tell(told);
+            }
+        }
+    }
+
+    /// An end is told that the connection is over, and before of its puts.
+    fn cut(&mut self, id: EndId) {
+        let Some(state) = self.network.begin_cut(&mut self.ground, id) else { return };
+        while let Some((process, event)) = self.network.end_put_of(&mut self.ground, id) {
+            self.handle(process, event);
+        }
+        let told = self.network.end_cut(&mut self.ground, id, state);
+        self.tell(told);
+    }
+
+    /// Where unused memory is taken back, it is some time after it was used.
+    fn cool_later(&mut self, process: usize) {
+        let Some(millis) = self.profile.cooling_millis else { return };
+        if !std::mem::replace(&mut self.processes[process].cools, true) {
+            self.clock.schedule(millis * 1_000_000, Due::Cool(process));
+        }
+    }
+
+    /// Takes unused memory of an idle machine back, as an executor may. Zeroes stay zeroes; other
+    /// bytes are overwritten, so that a later use of them is detected.
+    fn cool(&mut self, number: usize) {
+        let rests = self.executor.of(number).next().is_none();
+        let process = &mut self.processes[number];
+        process.cools = false;
+        if !process.alive {
+            return;
+        }
+        if !rests || !process.machine.idle() {
+            return self.cool_later(number);
+        }
+        let mut unused = Vec::new();
+        process.machine.each_unused(&mut |buf| unused.push(buf));
+        unused.sort_by_key(|buf| buf.offset);
+        self.note(&[8, unused.len() as u64], || {
+            format!("{} parts of memory are taken back", unused.len())
         });
-        let refused = result == Err(RequestError::NoSpace) && self.was_tight;
-        if refused && !matches!(kind, Kind::Read | Kind::Flush) {
-            let part = &mut self.parts.devices[0];
-            part.suspects.in_flight(range, &part.geometry);
-            part.synced = false;
-            let degraded = self.exec.machine.status().degraded > 0;
-            self.note_lost(degraded);
-            self.exempt();
-            self.exempt_unreadable();
+        if unused.windows(2).any(|pair| pair[0].overlaps(pair[1])) {
+            self.fault(number, "memory is unused twice");
         }
-        if let Err(error) = result
-            && !self.excess
-            && !refused
-            && !self.may_be_lost(error, flight.moment)
-        {
-            let Range { sector, sectors } = range;
-            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
+        for buf in unused {
+            let used = self.processes[number].bytes(buf).iter_mut().filter(|byte| **byte != 0);
+            used.for_each(|byte| *byte = POISON);
         }
-        let bytes = &self.exec.arena[bytes_of(request.buf)];
-        let read = Read { bytes, stays: true, excused: &judge::nothing };
-        self.judge.conclude(&flight, result, Some(read))?;
-        let suspects = &mut self.parts.devices[0].suspects;
-        if result.is_ok() {
-            suspects.note_served();
-        }
-        if !matches!(kind, Kind::Read | Kind::Flush) {
-            suspects.note_write(range);
-        }
-        let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
-        if writes && result.is_ok() && self.parts.over.is_none() {
-            let part = &mut self.parts.devices[0];
-            part.suspects.written(range, &part.geometry);
-        }
-        Ok(())
     }
 
-    fn replied(&mut self, id: CommandId, result: Result<(), String>) -> Result<(), Failure> {
-        let Some(Replied { name, left }) = self.commands.replied(id, &result) else {
-            return Err(Failure(format!("command {} replied twice", id.0)));
-        };
-        self.note(&[21, id.0, u64::from(result.is_ok())], || {
-            format!("REPLY {} {name}: {result:?}", id.0)
-        });
-        if let Some(member) = left {
-            self.exec.attach(member, None);
+    /// The process stands still for so long: its memory and its devices do not, but it hears of
+    /// nothing.
+    pub fn freeze(&mut self, process: usize, nanos: u64) {
+        self.note(&[3, process as u64], || format!("FREEZE {process} for {nanos} ns"));
+        self.processes[process].frozen = true;
+        self.clock.schedule(nanos, Due::Thaw(process));
+    }
+
+    /// Thaws a process, and delivers the events held meanwhile, in order.
+    pub fn thaw(&mut self, process: usize) {
+        if !std::mem::take(&mut self.processes[process].frozen) {
+            return;
         }
-        Ok(())
-    }
-
-    /// All devices have room again.
-    pub fn relax(&mut self) {
-        self.tight.clear();
-        self.exec.disks.iter_mut().for_each(|disk| disk.set_full(false));
-    }
-
-    /// Returns the reason for refusing a command, if it was refused.
-    pub fn refusal(&mut self, id: CommandId) -> Option<String> {
-        self.commands.refusal(id)
-    }
-
-    fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
-        self.note(&[30], || format!("EVENT {event:?}"));
-        let mut part = self.parts.top_mut();
-        let mut told = event;
-        if let ArrayEvent::Within { array, event } = event {
-            let number = array.0 - Stack::array(MemberId(0)).0;
-            part = &mut self.parts.devices[usize::from(number)];
-            told = event;
+        self.note(&[4, process as u64], || format!("THAW {process}"));
+        for due in std::mem::take(&mut self.processes[process].held) {
+            self.clock.schedule(1, due);
         }
-        self.members_changed |=
-            matches!(told, ArrayEvent::MemberFailed { .. } | ArrayEvent::MemberActive(_));
-        // A member that had no room did not get what was written: sums there may not fit, and what
-        // goes with another one before a resync is over is lost.
-        self.lost_in_doubt |= self.was_tight && matches!(told, ArrayEvent::DataLost { .. });
-        let doubtful = part.scenario.has_parity() && !part.synced;
-        part.notified(told);
-        let ended = doubtful && part.synced;
-        if ended && self.some_was_unreadable() {
-            self.doubt_ended = Some(self.judge.moment());
+    }
+
+    /// A device that answered nothing answers again.
+    pub fn wake(&mut self, process: usize, device: usize) {
+        self.executor.wake(&mut self.ground, process, device);
+    }
+
+    /// Returns whether the process waits for nothing, except for what it has given up.
+    pub fn rests(&self, process: usize) -> bool {
+        self.executor.of(process).all(|task| matches!(task, Task::Io { abandoned: true, .. }))
+    }
+
+    /// I/O of a process in flight, given up or not: the device of each.
+    pub fn io_of(&self, process: usize) -> impl Iterator<Item = (usize, IoOp)> {
+        self.executor.of(process).filter_map(|task| match task {
+            Task::Io { device, op, .. } => Some((*device, *op)),
+            _ => None,
+        })
+    }
+
+    /// Returns whether I/O that was given up may still read or write this buffer.
+    pub(crate) fn lent(&self, process: usize, buf: Buf) -> bool {
+        self.executor.lent(process, buf)
+    }
+
+    /// # Errors
+    /// Returns the use of a buffer that an answered request had, and which nobody has given up.
+    pub(crate) fn is_free(&self, process: usize, buf: Buf) -> Result<(), Failure> {
+        match self.processes[process].claims.conflict(buf, Use::Write, "a completion") {
+            Some(conflict) if !self.lent(process, buf) => Err(Failure(conflict)),
+            _ => Ok(()),
         }
-        self.judge(told)
     }
 
-    /// Returns whether this error may report lost data that parity cannot vouch for. Before the
-    /// first resync, data lost with a member or unreadable must not be computed from parity. A
-    /// request may have met sectors that were rewritten before it was answered. A request with a
-    /// failed piece is answered after its other pieces: the resync may have ended by then.
-    fn may_be_lost(&mut self, error: RequestError, submitted: LogicalTime) -> bool {
-        let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
-        let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
-        let medium = error == RequestError::Medium;
-        self.note_lost((damaged || gaps) && medium);
-        let met_it = self.doubt_ended.is_some_and(|ended| submitted < ended);
-        (self.lost_in_doubt || met_it) && medium
-    }
-
-    /// Returns whether a request in flight may have met unreadable data.
-    fn some_was_unreadable(&self) -> bool {
-        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
-        let met = |(device, since): (&usize, &Option<(LogicalTime, Instant)>)| {
-            let remembers = |(moment, _)| oldest.is_some_and(|oldest| oldest <= moment);
-            self.exec.disks[*device].damaged() || since.is_none_or(remembers)
-        };
-        self.damaged.iter().any(met) || self.parts.all().any(|part| part.rebuilt_with_gaps)
-    }
-
-    /// Records that data are lost or unreadable: before the end of a resync, parity cannot vouch
-    /// for them.
-    pub fn note_lost(&mut self, lost: bool) {
-        let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
-        self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
-        let copies = |part: &Part| part.redundant() && !part.scenario.has_parity() && !part.synced;
-        let compared = self.parts.over.as_ref().is_some_and(Part::redundant);
-        self.copies_in_doubt |= lost && compared && self.parts.devices.iter().any(copies);
-    }
-
-    /// Checks the claim of an event.
-    fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
-        match *event {
-            ArrayEvent::MemberFailed { .. } => {
-                self.note_lost(true);
-                self.exempt();
-            }
-            // Who asks for it takes parity's word for what cannot be read.
-            ArrayEvent::SyncStarted(SyncAction::Repair) => self.exempt_unread(BLOCK_SECTORS),
-            ArrayEvent::ReadCorrected { member, fault } => {
-                let disk = self.exec.device(member).map(|device| &self.exec.disks[device]);
-                let sector = fault.sector.unwrap_or(0);
-                if disk.is_some_and(|disk| disk.read(sector, &mut [0; 512]).is_err()) {
-                    return Err(Failure(format!("{event:?}, and cannot be read")));
-                }
-            }
-            _ => {}
+    /// The connections between two processes break.
+    pub fn disconnect(&mut self, a: usize, b: usize) {
+        for connection in self.network.between(a, b) {
+            self.network.break_connection(&mut self.ground, connection);
         }
-        Ok(())
     }
 
-    /// The device that holds a role completely.
-    pub fn holder_device(&self, status: &Status, role: Role) -> Option<usize> {
-        self.exec.device(holder(status, role)?)
+    /// Drops all messages and puts under way from the process to these processes.
+    pub fn lose_what_is_under_way(&mut self, process: usize, to: impl Fn(usize) -> bool) {
+        self.network.lose_what_is_under_way(&mut self.ground, process, to);
     }
 
-    /// By array of devices and role: the device that holds the role completely.
-    pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
-        let of = |(array, part): (&Status, &Part)| {
-            let roles = Role::all(part.scenario.members);
-            roles.map(|role| self.holder_device(array, role)).collect()
-        };
-        arrays(status).iter().zip(&self.parts.devices).map(of).collect()
-    }
-
-    /// Cuts the power. Returns the devices.
-    pub fn power_cut(&mut self) -> Vec<Disk> {
-        let status = self.exec.machine.status();
-        self.note(&[40], || "POWER CUT".to_owned());
-        let pending = self.exec.power_cut();
-        // A member found faulty a moment ago may come back as if in sync. One that is being rebuilt
-        // is not read where it is not finished.
-        for (array, part) in arrays(&status).iter().zip(&mut self.parts.devices) {
-            for member in array.members.iter().filter(|m| m.state != MemberState::Rebuilding) {
-                if let Some(device) = self.exec.device(member.member) {
-                    part.suspects.pending(&pending[device]);
-                }
-            }
-            if self.parts.over.is_some() {
-                part.cut_blindly(array);
-                continue;
-            }
-            for flight in self.judge.flights(CLIENT) {
-                if !matches!(flight.kind, Kind::Read | Kind::Flush) {
-                    part.suspects.note_write(flight.range);
-                    part.suspects.in_flight(flight.range, &part.geometry);
-                }
-            }
+    /// Kills the process between two events: its device I/O is done in part, its messages are under
+    /// way, and the others learn of it in time.
+    pub fn kill(&mut self, process: usize) {
+        let name = self.processes[process].name.clone();
+        self.note(&[2, process as u64], || format!("KILL {name}"));
+        self.processes[process].alive = false;
+        self.executor.end_all(&mut self.ground, process);
+        self.network.abandon_connections(&mut self.ground, process);
+        let process = &mut self.processes[process];
+        for device in &mut process.devices {
+            device.open = None;
         }
-        if let Some(over) = &mut self.parts.over {
-            over.cut_blindly(&status);
+        // Hundreds of them may have died before a seed is over.
+        process.arena = Vec::new();
+    }
+
+    /// Cuts the power of a process and its devices: caches lose a part, and of I/O in flight some
+    /// is done. Returns the disks.
+    pub fn power_cut(&mut self, process: usize) -> Vec<Disk> {
+        let Ground { processes, rng, .. } = &mut self.ground;
+        for device in &mut processes[process].devices {
+            device.disk.power_cut(rng);
         }
-        self.judge.oracle.power_cut();
-        self.parts.all_mut().for_each(|part| part.synced = false);
-        std::mem::take(&mut self.exec.disks)
+        self.kill(process);
+        let mut disks = self.processes[process].take_disks();
+        for disk in &mut disks {
+            disk.flush(disk.mark());
+            disk.set_hung(false);
+        }
+        disks
     }
 }

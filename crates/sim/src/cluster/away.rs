@@ -14,13 +14,13 @@ use braid_cluster::failover::{FailoverClient, Finder};
 
 use super::content;
 use super::nodes::Cluster;
-use super::process::Process;
 use super::scenario::ClusterScenario;
 use crate::judge::{Flight, Judge};
 use crate::oracle::{LogicalTime, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
+use crate::world::process::Process;
 
 mod past;
 
@@ -32,7 +32,7 @@ const MAX_BLOCKS: u64 = 32;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
 /// Longer than anything takes.
-pub(super) const FAIL_TIMEOUT_MS: u64 = 3_600_000;
+const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Messages between the world and the client's search.
 #[derive(Debug, Default)]
@@ -139,10 +139,19 @@ fn start(cluster: &mut Cluster, search: &Search) -> Result<usize, Failure> {
     let all: Vec<Role> = Role::all(cluster.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
     let config = cluster.assembled(&all).ok_or_else(none)?;
-    let bytes = Client::scratch_bytes(&config);
-    let scratch = Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes };
+    start_lasting(cluster, config, search, DEPTH as u64 * SLOT_BYTES).map_err(Failure)
+}
+
+/// Starts a client that outlives its nodes, with so many bytes of buffers.
+pub(super) fn start_lasting(
+    cluster: &mut Cluster,
+    config: ClientConfig,
+    search: &Search,
+    buffers_bytes: u64,
+) -> Result<usize, String> {
+    let scratch = Scratch { offset: buffers_bytes, bytes: Client::scratch_bytes(&config) };
     let finder = Box::new(search.clone());
-    let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
+    let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS)?;
     let process = Process::of_client("lasting", Box::new(client), scratch, cluster.limit());
     Ok(cluster.world.start(process))
 }
@@ -169,12 +178,12 @@ impl Away<'_> {
 
     /// Writes and flushes so many times.
     fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while requests > 0 {
             if self.cluster.rng.percent(30) && self.submit() {
                 requests -= 1;
             }
-            self.step(begun)?;
+            self.step()?;
         }
         Ok(())
     }
@@ -207,18 +216,9 @@ impl Away<'_> {
     /// Loses more nodes than the array can do without: nodes die, or their connections break.
     /// Returns whether they died.
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
-        let nodes = self.cluster.scenario.params.nodes;
-        let mut roles: Vec<Role> = Role::all(nodes).collect();
         // With all of them at once none is lost without which it has gone on.
         let die = self.cluster.rng.percent(40) && may_die;
-        while !die && self.cluster.rng.percent(80) {
-            let mut fewer = roles.clone();
-            fewer.remove(self.cluster.rng.below(roles.len() as u64) as usize);
-            if self.cluster.scenario.survives(&fewer) {
-                break;
-            }
-            roles = fewer;
-        }
+        let mut roles = self.cluster.too_many(!die);
         if !die {
             // A client that starts is not connected to all yet.
             roles.retain(|&role| !self.connections(role).is_empty());
@@ -237,10 +237,10 @@ impl Away<'_> {
             }
             self.cluster.world.disconnect(self.cluster.node(role), self.client);
         }
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.search.with(|board| board.asked) {
             self.sometimes_submit(10);
-            self.step(begun)?;
+            self.step()?;
         }
         if std::mem::take(&mut self.dying) && !self.judge.oracle.answers_are_durable() {
             let until = self.judge.moment();
@@ -248,7 +248,7 @@ impl Away<'_> {
         }
         for _ in 0..self.cluster.rng.below(200) {
             self.sometimes_submit(50);
-            self.step(begun)?;
+            self.step()?;
         }
         if die {
             for &role in &roles {
@@ -261,13 +261,13 @@ impl Away<'_> {
 
     /// The nodes are back, and more go away again while the client takes the array over.
     fn lose_while_it_starts(&mut self, rng: &mut Rng, may_die: bool) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         while self.search.with(|board| board.asked || board.found.is_some()) {
-            self.step(begun)?;
+            self.step()?;
         }
         let most = rng.pick(&[1, 10, 60, 200, 600]);
         for _ in 0..rng.below(most) {
-            self.step(begun)?;
+            self.step()?;
             if self.cluster.status_of(self.client).waiting.is_none() {
                 // Without sums that fit some writes might fail now.
                 return Ok(());
@@ -300,7 +300,7 @@ impl Away<'_> {
         });
     }
 
-    fn step(&mut self, begun: u64) -> Result<bool, Failure> {
+    fn step(&mut self) -> Result<bool, Failure> {
         self.answer_search();
         let moved = self.cluster.world.step();
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
@@ -308,8 +308,7 @@ impl Away<'_> {
                 self.hear(action)?;
             }
         }
-        self.cluster.world.faultless()?;
-        self.cluster.world.goes_on(moved, &self.judge, self.client, begun)?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
     }
 
@@ -360,7 +359,7 @@ impl Away<'_> {
 
     /// All nodes are there and have all that they should, and nothing waits.
     fn be_whole(&mut self) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         loop {
             let status = self.cluster.status_of(self.client);
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
@@ -369,7 +368,7 @@ impl Away<'_> {
             if answered && idle && status.degraded == 0 && status.view.is_some() {
                 return Ok(());
             }
-            if !self.step(begun)? {
+            if !self.step()? {
                 return Err(Failure(format!("comes to rest as {status:?}")));
             }
         }
@@ -377,10 +376,10 @@ impl Away<'_> {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.be_whole()?;
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         self.cluster.world.command(self.client, CommandId(1), Command::Stop);
         while !self.stopped {
-            self.step(begun)?;
+            self.step()?;
         }
         Ok(())
     }

@@ -49,8 +49,7 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let sector = session.cluster.layout.sector(stripe, cell) + at / 512;
     session.cluster.note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
     let node = session.cluster.node(cell.node);
-    let volume = session.cluster.world.processes[node].volumes.get_mut(VOLUME);
-    let disk = &mut volume.ok_or_else(|| Failure("no volume".to_owned()))?.disk;
+    let disk = &mut session.cluster.world.processes[node].volume_mut(VOLUME).disk;
     let mut bytes = disk.image()[sector as usize * 512..][..512].to_vec();
     bytes[at as usize % 512] ^= 1 << rng.below(8);
     disk.put(sector, &bytes);

@@ -182,8 +182,7 @@ fn spoil(layout: &Layout, disks: &mut [Disk], rng: &mut Rng) {
 
 /// The superblock on a volume.
 pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
-    let mut bytes = vec![0; 4096];
-    disk.read(SUPER_SECTOR, &mut bytes).map_err(|error| format!("superblock: {error:?}"))?;
+    let bytes = disk.bytes(SUPER_SECTOR, 4096).map_err(|error| format!("superblock: {error}"))?;
     let decoded = Superblock::decode(Version::V1_2, SUPER_SECTOR, &bytes);
     decoded.map_err(|error| format!("superblock: {error}"))
 }
@@ -212,23 +211,12 @@ pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
 
 /// Reads the bad-block log of the member with this superblock.
 pub fn bad_blocks(disk: &Disk, superblock: &Superblock) -> Result<BadBlocks, BadBlocksError> {
-    read_bad_blocks(superblock, disk.sectors(), &mut |sector, len| read(disk, sector, len))
-}
-
-fn read(disk: &Disk, sector: u64, len: u32) -> Result<Vec<u8>, String> {
-    let mut bytes = vec![0; len as usize];
-    let read = disk.read(sector, &mut bytes);
-    read.map(|()| bytes).map_err(|error| format!("{error:?}"))
+    read_bad_blocks(superblock, disk.sectors(), &mut |sector, len| disk.bytes(sector, len))
 }
 
 /// The bitmap that lies there, if it can be read.
 fn own_bitmap(disk: &Disk, sector: u64) -> Option<Bitmap> {
-    let mut read = |sector, bytes: u32| {
-        let mut content = vec![0; bytes as usize];
-        disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
-        Ok(content)
-    };
-    read_bitmap(sector, disk.sectors(), &mut read).ok()
+    read_bitmap(sector, disk.sectors(), &mut |sector, len| disk.bytes(sector, len)).ok()
 }
 
 /// The bitmap of an array that consists of these volumes: all their bits that count.

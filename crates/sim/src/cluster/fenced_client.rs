@@ -32,7 +32,7 @@ impl Session {
         let kind = Kind::Write { fua: false };
         let now = self.cluster.world.now();
         let client = &mut self.cluster.world.processes[process];
-        let draft = self.judge.draft(process, kind, range, &mut client.arena);
+        let draft = self.judge.draft(process, kind, range, &mut client.arena, |_| false);
         let Some(mut draft) = draft else { return };
         let strays = self.phase == Phase::Serving;
         draft.request.id.0 += if strays { STRAY } else { 0 };

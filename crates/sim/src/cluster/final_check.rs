@@ -85,7 +85,7 @@ pub(super) fn quiet(session: &mut Session) -> Result<(), Failure> {
         }
         if process.alive
             && !session.promises.left
-            && process.volumes.values().any(|volume| volume.open.is_some())
+            && process.devices.iter().any(|device| device.open.is_some())
         {
             return Err(Failure(format!("{} keeps a volume open", process.name)));
         }

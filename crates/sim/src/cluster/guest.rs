@@ -11,13 +11,13 @@ use braid_cluster::pipeline::Params;
 use super::content::{self, Layout};
 use super::nodes::Cluster;
 use super::scenario::ClusterScenario;
-use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
+use crate::world::World;
 
 /// The name of its volume on every node.
 pub const VOLUME: &str = "guest";
@@ -45,7 +45,7 @@ pub struct Guest {
 impl Guest {
     /// Starts a client on fresh volumes, which the nodes have.
     pub fn start(
-        world: &mut ClusterWorld,
+        world: &mut World,
         disks: &[Disk],
         params: Params,
         rng: Rng,
@@ -70,7 +70,7 @@ impl Guest {
     }
 
     /// Writes next when it can, and stops when it is through.
-    pub fn go_on(&mut self, world: &mut ClusterWorld) {
+    pub fn go_on(&mut self, world: &mut World) {
         if self.judge.in_flight(self.process) > 0 || self.stopping {
             return;
         }

@@ -1,8 +1,7 @@
 //! When nothing is asked for though more could be.
 
-use braid_array::Instant;
-
 use super::nodes::Cluster;
+use crate::rest::Rest;
 use crate::rng::Rng;
 
 /// The pauses of one life: a long one, of 4 to 12 seconds, in which clients give memory back; and
@@ -12,25 +11,22 @@ use crate::rng::Rng;
 /// due.
 #[derive(Debug)]
 pub(super) struct IdlePhase {
-    /// Before which request the long one begins.
-    at: Option<u64>,
-    millis: u64,
+    /// The long one, or a short one that has begun.
+    rest: Rest,
     /// Between any two requests, then.
     trickle: Option<Rng>,
     /// The last request that one came after.
     after: u64,
-    until: Option<Instant>,
 }
 
 impl IdlePhase {
     /// Draws the pauses of a life, from a generator of its own: seeds without pauses are unchanged.
     pub(super) fn draw(cluster: &Cluster) -> Self {
         let mut aside = cluster.rng.aside(0);
-        let at = aside.percent(30).then(|| aside.below(cluster.scenario.requests));
-        let millis = aside.between(4_000, 12_000);
+        let rest = Rest::draw(&mut aside, cluster.scenario.requests, 4_000..=12_000);
         let marks = cluster.scenario.bitmap_chunk_bytes.is_some();
         let trickle = (marks && aside.percent(20)).then(|| aside.fork());
-        Self { at, millis, trickle, after: 0, until: None }
+        Self { rest, trickle, after: 0 }
     }
 
     /// Returns whether a pause is in force after this number of submitted requests.
@@ -43,16 +39,13 @@ impl IdlePhase {
             // Less than it takes until superblocks say clean.
             let until = now.plus_millis(rng.between(10, 180));
             cluster.world.wake_at(until);
-            self.until = Some(until);
+            self.rest.lasts_until(until);
         }
-        if self.at.take_if(|at| *at <= submitted).is_some() {
-            self.until = Some(now.plus_millis(self.millis));
-        }
-        self.until.is_some_and(|until| now < until)
+        self.rest.is_now(now, submitted)
     }
 
     /// Ends the pause, since nothing else is due.
     pub(super) const fn is_over(&mut self) {
-        self.until = None;
+        self.rest.is_over();
     }
 }

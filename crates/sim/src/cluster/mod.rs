@@ -1,9 +1,7 @@
-//! A simulated cluster: the client and node machines of `braid-cluster` on a simulated fabric, with
-//! simulated volumes, in virtual time.
+//! A simulated cluster: the client and node machines of `braid-cluster`, each a process of the
+//! [`world`](crate::world).
 //!
-//! [`drive`] runs the [`process`]es of a [`world`], executes their [`io`] and their operations on
-//! the [`fabric`], and detects forbidden actions by [`claims`] and by the messages ([`watch`]). A
-//! seed draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write
+//! A seed draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write
 //! ([`session`], [`steps`], [`requests`]), change [`roles`] and meet troubles, which change what is
 //! [promised](promises). In the end all content is compared with the volumes ([`final_check`],
 //! [`content`]).
@@ -19,32 +17,22 @@
 mod absent;
 mod away;
 mod bit_rot;
-pub mod claims;
 pub mod content;
-mod drive;
-pub mod due;
-mod fabric;
 mod fenced_client;
 mod final_check;
 pub mod guest;
 mod idle_phase;
-mod io;
 mod kill_point;
-pub mod network;
 pub mod nodes;
-pub mod process;
 pub mod promises;
 pub mod recovery_target;
 mod relay;
-mod replay;
 mod requests;
 mod roles;
 pub mod run;
 pub mod scenario;
-pub mod script;
 pub mod session;
 mod short_lived_clients;
-mod signs;
 mod spare;
 mod start;
 mod steps;
@@ -52,11 +40,4 @@ pub mod suspects;
 mod takeover;
 mod torn;
 mod troubles;
-mod votes;
-pub mod watch;
 pub mod witness;
-mod work;
-pub mod world;
-
-#[cfg(test)]
-mod tests;

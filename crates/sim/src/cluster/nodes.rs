@@ -12,12 +12,12 @@ use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
 
 use super::content::{self, ARRAY, Layout, VOLUME};
-use super::process::{Process, Stored};
 use super::scenario::ClusterScenario;
-use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::world::World;
+use crate::world::process::Process;
 
 /// Nodes with their volumes, and witnesses, in a world with all processes. Nodes are named by role
 /// here, witnesses by number, and both by the number of their process in the world.
@@ -31,7 +31,7 @@ pub struct Cluster {
     /// Draws troubles.
     pub rng: Rng,
     /// Processes and network.
-    pub world: ClusterWorld,
+    pub world: World,
     /// Where blocks lie.
     pub layout: Layout,
     /// The processes of the nodes, by role.
@@ -49,7 +49,7 @@ pub struct Cluster {
 impl Cluster {
     /// Nodes with fresh volumes, and witnesses.
     pub fn new(scenario: ClusterScenario, mut rng: Rng, trace: Trace) -> Self {
-        let mut world = ClusterWorld::new(rng.fork(), scenario.profile, trace);
+        let mut world = World::new(rng.fork(), scenario.profile, trace);
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);
@@ -101,9 +101,23 @@ impl Cluster {
         self.scenario.more_losses(&mut self.rng, lost)
     }
 
+    /// Draws more nodes than the array can do without: all of them, or `fewer`, as may be.
+    pub(super) fn too_many(&mut self, fewer: bool) -> Vec<Role> {
+        let mut roles: Vec<Role> = Role::all(self.scenario.params.nodes).collect();
+        while fewer && self.rng.percent(80) {
+            let mut less = roles.clone();
+            less.remove(self.rng.index(roles.len()));
+            if self.scenario.survives(&less) {
+                break;
+            }
+            roles = less;
+        }
+        roles
+    }
+
     /// Returns the disk under the array's volume of a node or spare.
     pub(super) fn disk_of(&self, process: usize) -> &Disk {
-        &self.world.processes[process].volumes[VOLUME].disk
+        &self.world.processes[process].volume(VOLUME).disk
     }
 
     /// A note for the trace.
@@ -145,6 +159,14 @@ impl Cluster {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
         }
         (self.world.start(process), incarnation)
+    }
+
+    /// Cuts the power of a node, and restarts it at once.
+    pub(super) fn cut_and_restart(&mut self, id: u64, node: usize) -> (usize, u64) {
+        self.world.kill(node);
+        let mut disk = self.disk_of(node).clone();
+        disk.power_cut(&mut self.rng);
+        self.start_node_as(id, disk, Some(node))
     }
 
     /// Restarts a dead node. Returns whether its disk went through a power cut.
@@ -238,11 +260,7 @@ impl Cluster {
 
     /// Takes the volumes out of the nodes, which are dead.
     pub fn take_disks(&mut self) -> Vec<Disk> {
-        let mut disks = Vec::new();
-        for &node in &self.nodes {
-            let stored: Option<Stored> = self.world.processes[node].volumes.remove(VOLUME);
-            disks.extend(stored.map(|stored| stored.disk));
-        }
-        disks
+        let first = |&node: &usize| self.world.processes[node].take_disks().swap_remove(0);
+        self.nodes.iter().map(first).collect()
     }
 }

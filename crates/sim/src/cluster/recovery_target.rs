@@ -40,12 +40,8 @@ impl Cluster {
     /// not needed.
     pub fn restart_recovery_target(&mut self, role: Role) {
         let at = role.index();
-        let before = self.nodes[at];
-        self.world.kill(before);
-        let mut disk = self.disk(role).clone();
-        disk.power_cut(&mut self.rng);
         (self.nodes[at], self.incarnations[at]) =
-            self.start_node_as(self.ids[at], disk, Some(before));
+            self.cut_and_restart(self.ids[at], self.nodes[at]);
     }
 
     /// Roles of which superblocks or view say that their members have not all of them.

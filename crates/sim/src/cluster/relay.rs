@@ -85,7 +85,6 @@ struct Relay<'a> {
     untold: Option<bool>,
     /// Set if the client has served, and thus recorded the losses that it found.
     told: bool,
-    began_at: u64,
     /// The last client has served.
     served: bool,
 }
@@ -111,7 +110,6 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
         short: false,
         untold: None,
         told: true,
-        began_at: 0,
         served: false,
         focus,
         cluster,
@@ -135,7 +133,7 @@ impl Relay<'_> {
         self.told = false;
         self.kept = true;
         self.missing = false;
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let config = self.cluster.assembled(roles);
         let process = config.and_then(|config| self.start(config, roles));
         let begun = process.is_some();
@@ -259,7 +257,7 @@ impl Relay<'_> {
         }
         self.cluster.world.faultless()?;
         let Some(client) = &self.client else { return Ok(moved) };
-        self.cluster.world.goes_on(moved, &self.judge, client.process, self.began_at)?;
+        self.cluster.world.goes_on(moved, &self.judge, client.process)?;
         if client.outdated {
             let process = client.process;
             let roles = client.roles.clone();

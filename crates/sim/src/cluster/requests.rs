@@ -2,7 +2,6 @@
 
 use braid_array::{RequestError, RequestId, Role};
 
-use super::claims::Use;
 use super::content::Layout;
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
@@ -61,13 +60,7 @@ impl Session {
         self.cluster.note(&[42, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
         });
-        if matches!(kind, Kind::Read | Kind::Write { .. }) {
-            let claims = &self.cluster.world.processes[self.client].claims;
-            let conflict = claims.conflict(request.buf, Use::Write, "a completion");
-            if let Some(conflict) = conflict {
-                return Err(Failure(conflict));
-            }
-        }
+        self.cluster.world.is_free(self.client, request.buf)?;
         if let Err(error) = result
             && !self.excuses().may_fail(kind, range)
         {

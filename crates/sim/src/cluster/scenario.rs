@@ -290,6 +290,11 @@ impl OneByOne {
     }
 }
 
+/// A level of md's, with its usual layout.
+pub(super) const fn md(level: Level) -> Family {
+    Family::Md { level, layout: Layout::default_for(level) }
+}
+
 /// Room for a few of the largest slice-sets, or for more.
 pub(super) fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
     let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());

@@ -85,7 +85,6 @@ pub struct Session {
     /// Clients that were taken over and still run.
     pub(super) fenced: Vec<FencedClient>,
     pub(super) waiting: Option<(Kind, Range)>,
-    pub(super) began_at_step: u64,
 }
 
 impl Session {
@@ -124,7 +123,6 @@ impl Session {
             scrubs: Vec::new(),
             fenced: Vec::new(),
             waiting: None,
-            began_at_step: 0,
         }
     }
 

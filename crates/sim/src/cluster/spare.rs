@@ -50,8 +50,7 @@ impl Session {
         superblock.roles[usize::from(number)] = DevRole::Spare;
         superblock.dev_number = number.into();
         superblock.device_uuid = [0x80 | spare.id as u8; 16];
-        let volume = self.cluster.world.processes[spare.process].volumes.get_mut(VOLUME);
-        let Some(volume) = volume else { return };
+        let volume = self.cluster.world.processes[spare.process].volume_mut(VOLUME);
         volume.disk.put(superblock.super_offset, &superblock.encode());
     }
 
@@ -141,10 +140,7 @@ impl Session {
         self.look_at_spare();
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
         self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
-        self.cluster.world.kill(process);
-        let mut disk = self.cluster.disk_of(process).clone();
-        disk.power_cut(&mut self.cluster.rng);
-        let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
+        let (process, incarnation) = self.cluster.cut_and_restart(id, process);
         self.spare = Some(RecoveryTarget { id, process, incarnation });
     }
 

@@ -128,7 +128,7 @@ impl Session {
         self.judge.client_begins(self.client, self.cluster.scenario.depth, slot_bytes);
         self.waiting = None;
         self.phase = Phase::Starting;
-        self.began_at_step = self.cluster.world.steps;
+        self.cluster.world.begin();
         Ok(())
     }
 

@@ -33,7 +33,7 @@ impl Session {
             guest.go_on(&mut self.cluster.world);
             self.outputs()?;
         }
-        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at_step)?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
     }
 
@@ -215,7 +215,7 @@ impl Session {
         let until = self.cluster.world.now().plus_millis(FREE_MILLIS);
         while let Some(&kept) = self.departed.iter().find(|&&process| {
             let process = &self.cluster.world.processes[process];
-            process.volumes[VOLUME].open.is_some() || !process.machine.idle()
+            process.volume(VOLUME).open.is_some() || !process.machine.idle()
         }) {
             // A client that can write no more tells nobody anything.
             if self.promises.failed {
@@ -251,7 +251,7 @@ impl Session {
             .cluster
             .nodes
             .iter()
-            .map(|&node| &self.cluster.world.processes[node].volumes[guest::VOLUME].disk)
+            .map(|&node| &self.cluster.world.processes[node].volume(guest::VOLUME).disk)
             .collect();
         guest.judge(&disks)
     }

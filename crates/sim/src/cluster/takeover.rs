@@ -9,9 +9,9 @@ use braid_cluster::wire::Message;
 
 use super::content::ARRAY;
 use super::promises::Happened;
-use super::script;
 use super::session::{FencedClient, Phase, Session};
 use crate::report::Failure;
+use crate::world::script;
 
 impl Session {
     /// Leaves the client running, for a takeover by another client. A client that does not serve

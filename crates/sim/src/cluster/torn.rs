@@ -79,7 +79,6 @@ struct Torn<'a> {
     joining: bool,
     /// A node that is being added.
     new: Option<RecoveryTarget>,
-    began_at: u64,
     stopped: bool,
 }
 
@@ -111,7 +110,6 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         forgotten: None,
         joining: false,
         new: None,
-        began_at: 0,
         stopped: false,
         cluster,
     };

@@ -153,13 +153,12 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
         Trouble::BadSectors(role) => {
             session.promises.heard(Happened::NodeDamaged(role));
             let node = session.cluster.node(role);
-            let volumes = &mut session.cluster.world.processes[node].volumes;
-            for volume in volumes.values_mut() {
+            for device in &mut session.cluster.world.processes[node].devices {
                 for _ in 0..session.cluster.rng.between(1, 20) {
                     // Without its headers a volume has no journal.
-                    let headers = volume.disk.sectors() - HEADERS_BYTES / 512;
+                    let headers = device.disk.sectors() - HEADERS_BYTES / 512;
                     let data = headers - content::DATA_SECTOR;
-                    volume.disk.lose_sector(content::DATA_SECTOR + session.cluster.rng.below(data));
+                    device.disk.lose_sector(content::DATA_SECTOR + session.cluster.rng.below(data));
                 }
             }
         }

@@ -14,13 +14,13 @@ use braid_cluster::view::{View, Vote, Witness, majority};
 
 use super::content::ARRAY;
 use super::nodes::Cluster;
-use super::process::Process;
 use super::promises::Happened;
 use super::session::Session;
-use super::votes::note_of;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
+use crate::world::process::Process;
+use crate::world::votes::note_of;
 
 /// Witnesses' numbers begin here.
 const FIRST: u64 = 200;

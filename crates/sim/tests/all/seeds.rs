@@ -2,8 +2,8 @@
 
 use braid_sim::cluster;
 use braid_sim::fault::Mutation;
+use braid_sim::local::run::{run_log_seed, run_nested_seed, run_seed};
 use braid_sim::report::Options;
-use braid_sim::run::{run_log_seed, run_nested_seed, run_seed};
 
 /// A write of two stripes: in one of them a member cannot be read while the resync has yet to come,
 /// and it has ended when the write to the other one is over.

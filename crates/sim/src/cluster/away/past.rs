@@ -121,10 +121,10 @@ impl Away<'_> {
     }
 
     fn wait(&mut self, millis: u64) -> Result<(), Failure> {
-        let begun = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(millis);
         self.cluster.world.wake_at(until);
-        while self.cluster.world.now() < until && self.step(begun)? {}
+        while self.cluster.world.now() < until && self.step()? {}
         Ok(())
     }
 }

@@ -1,15 +1,11 @@
 //! Small arrays: the fewer nodes and blocks there are, the sooner those meet that must not.
 
-use braid_array::level::{Layout, Level};
+use braid_array::level::Level;
 use braid_cluster::Family;
 
 use super::focus::Focus;
-use crate::cluster::scenario::{self, ClusterScenario, OneByOne};
+use crate::cluster::scenario::{self, ClusterScenario, OneByOne, md};
 use crate::rng::Rng;
-
-const fn md(level: Level) -> Family {
-    Family::Md { level, layout: Layout::default_for(level) }
-}
 
 /// Family, nodes, and witnesses. Over five nodes and more a block is written without all others of
 /// its stripe.

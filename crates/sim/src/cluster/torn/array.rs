@@ -1,16 +1,12 @@
 //! Small arrays with parities, of few whole stripes.
 
-use braid_array::level::{Layout, Level};
+use braid_array::level::Level;
 use braid_cluster::Family;
 
-use crate::cluster::scenario::{self, ClusterScenario};
+use crate::cluster::scenario::{self, ClusterScenario, md};
 use crate::rng::Rng;
 
 use super::MAX_BLOCKS;
-
-const fn md(level: Level) -> Family {
-    Family::Md { level, layout: Layout::default_for(level) }
-}
 
 /// Family, nodes, and witnesses, with which any nodes that the code survives may stay away.
 const ARRAYS: [(Family, u16, u16); 12] = [

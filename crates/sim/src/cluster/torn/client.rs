@@ -2,14 +2,10 @@
 
 use braid_array::Role;
 use braid_array::action::Command;
-use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
-use braid_cluster::client::Client;
-use braid_cluster::failover::FailoverClient;
 
 use super::{BLOCK_SECTORS, DEPTH, MAX_BLOCKS, SLOT_BYTES, STOP, Torn, WHOLE_MILLIS};
-use crate::cluster::away::{FAIL_TIMEOUT_MS, Search};
-use crate::cluster::process::Process;
+use crate::cluster::away::{Search, start_lasting};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -21,14 +17,10 @@ impl Torn<'_> {
         self.cluster.note(&[90], || format!("BEGIN without {dead:?}"));
         let refused = |why: String| Failure(format!("does not start without {dead:?}: {why}"));
         let config = self.config().map_err(&refused)?;
-        let scratch =
-            Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes: Client::scratch_bytes(&config) };
         self.search = Search::default();
-        let finder = Box::new(self.search.clone());
-        let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS);
-        let client = client.map_err(&refused)?;
-        let process = Process::of_client("torn", Box::new(client), scratch, None);
-        self.client = self.cluster.world.start(process);
+        let buffers_bytes = DEPTH as u64 * SLOT_BYTES;
+        let client = start_lasting(self.cluster, config, &self.search, buffers_bytes);
+        self.client = client.map_err(&refused)?;
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.stopped = false;
         self.serves()?;
@@ -44,12 +36,9 @@ impl Torn<'_> {
 
     /// Waits until the client serves.
     pub(super) fn serves(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.is_serving() {
-            if !self.step()? {
-                let state = self.cluster.status_of(self.client).state;
-                return Err(Failure(format!("does not serve: {state:?}")));
-            }
+            self.await_step()?;
         }
         self.judge.oracle.decided();
         let away = self.roles_out();
@@ -65,7 +54,7 @@ impl Torn<'_> {
         kind: Kind,
         mut ranges: Vec<Range>,
     ) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !ranges.is_empty() || self.judge.in_flight(self.client) > 0 {
             if let Some(&next) = ranges.last()
                 && self.submit(kind, next)
@@ -102,7 +91,7 @@ impl Torn<'_> {
 
     /// Waits until all members are in sync.
     pub(super) fn be_whole(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(WHOLE_MILLIS);
         self.cluster.world.wake_at(until);
         loop {
@@ -137,12 +126,10 @@ impl Torn<'_> {
 
     /// Stops the client.
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         self.cluster.world.command(self.client, STOP, Command::Stop);
         while !self.stopped {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
+            self.await_step()?;
         }
         self.client_dies();
         Ok(())

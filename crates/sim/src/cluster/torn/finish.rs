@@ -46,7 +46,7 @@ impl Torn<'_> {
 
     /// Where all is known sums fit again, some time.
     fn is_in_line(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(RESYNC_MILLIS);
         self.cluster.world.wake_at(until);
         loop {

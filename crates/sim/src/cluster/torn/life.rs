@@ -43,7 +43,7 @@ impl Torn<'_> {
         for _ in 0..self.cluster.rng.between(1, 6) {
             let step = self.cluster.rng.pick(&steps);
             self.cluster.note(&[101], || format!("STEP {step:?}"));
-            self.began_at = self.cluster.world.steps;
+            self.cluster.world.begin();
             match step {
                 ReadAll => self.read_all()?,
                 WriteAll => self.write_all()?,

@@ -41,7 +41,7 @@ impl Torn<'_> {
         let most = self.cluster.rng.pick(&[30, 200, 1000]);
         let nodes = u64::from(self.cluster.scenario.params.nodes);
         let mut left = self.cluster.rng.between(1, most * nodes);
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while left > 0 && !point.is_now(self.cluster, 0) {
             if self.cluster.rng.percent(20) {
                 self.write_some();
@@ -78,22 +78,14 @@ impl Torn<'_> {
 
     /// More nodes die than the array can do without; the client waits for them.
     fn lose_many(&mut self) -> Result<(), Failure> {
-        let mut roles: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
         // Of all of them nobody is lost without whom it has gone on.
-        while self.is_vouched() && self.cluster.rng.percent(80) {
-            let mut fewer = roles.clone();
-            fewer.remove(self.cluster.rng.index(roles.len()));
-            if self.cluster.scenario.survives(&fewer) {
-                break;
-            }
-            roles = fewer;
-        }
+        let mut roles = self.cluster.too_many(self.is_vouched());
         self.cluster.note(&[97], || format!("LOST {roles:?}"));
         for &role in &roles {
             self.dies(role);
         }
         self.waits_for_all = true;
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         while !self.search.is_on() {
             self.await_step()?;
         }
@@ -133,7 +125,7 @@ impl Torn<'_> {
     /// Where the client had gone on without some before it lost the rest, those that are back may
     /// be behind: then all have to be.
     fn they_are_enough(&mut self) -> Result<(), Failure> {
-        self.began_at = self.cluster.world.steps;
+        self.cluster.world.begin();
         let until = self.cluster.world.now().plus_millis(ENOUGH_MILLIS);
         self.cluster.world.wake_at(until);
         while !self.is_serving() && self.cluster.world.now() < until && self.step()? {}

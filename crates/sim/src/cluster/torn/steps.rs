@@ -72,8 +72,7 @@ impl Torn<'_> {
             }
         }
         self.look_at_view();
-        self.cluster.world.faultless()?;
-        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at)?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
     }
 

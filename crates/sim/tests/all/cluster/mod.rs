@@ -92,7 +92,7 @@ fn submit(session: &mut Session, kind: Kind, range: Range) {
 /// data written by these requests of so many sectors.
 fn traffic(session: &mut Session, sectors: u64, starts: &[u64]) -> [f64; 3] {
     let count = |session: &Session| {
-        let sent = |process| session.cluster.world.watch.sent(process);
+        let sent = |process| session.cluster.world.network.watch.sent(process);
         let nodes: u64 = session.cluster.nodes.iter().map(|&node| sent(node).put_bytes).sum();
         [sent(session.client).put_bytes, nodes, sent(session.client).message_bytes]
     };
@@ -172,7 +172,9 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
         let mut session = client(nodes);
         let stripe = data * CHUNK_BYTES / 512;
         (0..4).for_each(|number| write(&mut session, number * stripe, stripe));
-        let sent = |session: &Session, process| session.cluster.world.watch.sent(process).put_bytes;
+        let sent = |session: &Session, process| {
+            session.cluster.world.network.watch.sent(process).put_bytes
+        };
         let before: Vec<u64> =
             session.cluster.nodes.iter().map(|&node| sent(&session, node)).collect();
         let client = sent(&session, session.client);
@@ -195,7 +197,7 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
 fn scrub(session: &mut Session, repair: bool) -> (u64, u64, usize) {
     let sent = |session: &Session| {
         let all = session.cluster.nodes.iter().chain([&session.client]);
-        let all = all.map(|&process| session.cluster.world.watch.sent(process));
+        let all = all.map(|&process| session.cluster.world.network.watch.sent(process));
         all.fold((0, 0), |(puts, said), sent| (puts + sent.put_bytes, said + sent.message_bytes))
     };
     let before = sent(session);
@@ -227,8 +229,7 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
         assert!(puts + said < 4 * stripe_bytes / 16, "{nodes} nodes: {said} bytes of messages");
 
         let node = session.cluster.nodes[1];
-        let disk =
-            &mut session.cluster.world.processes[node].volumes.values_mut().next().unwrap().disk;
+        let disk = &mut session.cluster.world.processes[node].devices[0].disk;
         let last = disk.sectors() - 65;
         let right = disk.image()[last as usize * 512..][..512].to_vec();
         let mut wrong = right.clone();

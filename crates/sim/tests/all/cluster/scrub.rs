@@ -57,8 +57,7 @@ fn flip(session: &mut Session, cell: Cell, byte: u64) {
     let block = (STRIPE * rows + u64::from(cell.row)) * CHUNK_BYTES;
     let sector = DATA_SECTOR + (block + byte) / 512;
     let node = session.cluster.nodes[cell.node.index()];
-    let volumes = &mut session.cluster.world.processes[node].volumes;
-    let disk = &mut volumes.get_mut(VOLUME).expect("a volume").disk;
+    let disk = &mut session.cluster.world.processes[node].volume_mut(VOLUME).disk;
     let mut bytes = [0; 512];
     disk.read(sector, &mut bytes).expect("it can be read");
     bytes[(byte % 512) as usize] ^= 4;

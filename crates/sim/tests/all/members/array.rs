@@ -58,6 +58,7 @@ impl<L: Lane> Array<L> {
     /// Starts the array from its members.
     pub(crate) fn assemble(&mut self) {
         self.events.clear();
+        self.lane.crash();
         self.lane.assemble(false);
         self.hear();
     }
@@ -65,6 +66,7 @@ impl<L: Lane> Array<L> {
     /// Starts the array from its members, read-only.
     pub(crate) fn assemble_read_only(&mut self) {
         self.events.clear();
+        self.lane.crash();
         self.lane.assemble(true);
         self.hear();
     }
@@ -77,8 +79,8 @@ impl<L: Lane> Array<L> {
         self.status().member(member).cloned()
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        self.lane.now()
+    pub(crate) fn now(&mut self) -> Instant {
+        self.lane.world().0.now()
     }
 
     fn hear(&mut self) {
@@ -94,7 +96,7 @@ impl<L: Lane> Array<L> {
 
     /// Lets the next thing happen. False when nothing is due.
     pub(crate) fn step(&mut self) -> bool {
-        let moved = self.lane.step();
+        let moved = self.lane.world().0.step();
         self.hear();
         moved
     }
@@ -128,7 +130,8 @@ impl<L: Lane> Array<L> {
     pub(crate) fn ask(&mut self, command: Command) -> CommandId {
         self.commands += 1;
         let id = CommandId(self.commands);
-        self.lane.handle(Event::Command { id, command });
+        let (world, array) = self.lane.world();
+        world.handle(array, Event::Command { id, command });
         self.hear();
         id
     }
@@ -195,10 +198,11 @@ impl<L: Lane> Array<L> {
         let sectors = u64::from(buf.len) / SECTOR;
         let request = Request { id, op, sector, sectors, buf };
         self.until("room for a request", |array| {
-            let now = array.lane.now();
+            let now = array.now();
             array.lane.machine().submit(now, request).is_ok()
         });
-        self.lane.drain();
+        let (world, array) = self.lane.world();
+        world.drain(array);
         self.hear();
         id
     }

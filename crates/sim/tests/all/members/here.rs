@@ -1,20 +1,21 @@
 //! The lane *here*: devices of this process, under the executor.
 
-use braid_array::action::{Event, NewMember};
+use braid_array::action::NewMember;
 use braid_array::format::Version;
 use braid_array::format::superblock::Superblock;
 use braid_array::level::Level;
-use braid_array::{self as md, Action, BlockMachine, Buf, Instant, MemberId, Role};
-use braid_sim::assembly::{self, How};
-use braid_sim::create;
+use braid_array::{MemberId, Role};
 use braid_sim::disk::Disk;
-use braid_sim::executor::{Executor, Output};
 use braid_sim::fault::FaultProfile;
-use braid_sim::redundancy::Stopped;
+use braid_sim::local::assembly::{self, How, Memory};
+use braid_sim::local::create;
+use braid_sim::local::part::holder;
+use braid_sim::local::redundancy::Stopped;
+use braid_sim::local::scenario::{Birth, Log, Scenario};
 use braid_sim::rng::Rng;
-use braid_sim::scenario::{Birth, Log, Scenario};
-use braid_sim::subject::{Memory, START};
 use braid_sim::trace::Trace;
+use braid_sim::world::World;
+use braid_sim::world::process::{Device, Process};
 
 use crate::members::lane::{
     CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup,
@@ -58,38 +59,14 @@ fn spoil(scenario: &Scenario, disks: &mut [Disk]) {
     }
 }
 
-/// A [`Lane`] of an array over pretend disks in one process, under the simulator's executor. While
-/// no array runs the disks are in `disks`, otherwise the executor has them.
+/// A [`Lane`] of an array over pretend disks.
 pub(crate) struct Here {
     scenario: Scenario,
     rng: Rng,
-    trace: Trace,
-    /// While no array runs.
+    /// Begins anew with each machine, as its only process.
+    world: World,
+    /// Before the array runs.
     disks: Vec<Disk>,
-    running: Option<Executor<md::Array>>,
-}
-
-impl Here {
-    fn running(&mut self) -> &mut Executor<md::Array> {
-        self.running.as_mut().expect("an array that runs")
-    }
-
-    /// By role: the device of the member in sync.
-    fn holders(&mut self) -> Vec<Option<usize>> {
-        let executor = self.running();
-        let mut holders = Vec::new();
-        let status = executor.machine.status();
-        for member in &status.members {
-            if member.state == md::status::MemberState::InSync
-                && let Some(role) = member.role
-            {
-                let role = role.index();
-                holders.resize(holders.len().max(role + 1), None);
-                holders[role] = executor.device(member.member);
-            }
-        }
-        holders
-    }
 }
 
 impl Lane for Here {
@@ -112,7 +89,7 @@ impl Lane for Here {
             block_bytes: BLOCK_BYTES,
             profile: FaultProfile {
                 compute_nanos: 100_000,
-                check_stable: true,
+                cooling_millis: Some(5000),
                 block_bytes: BLOCK_BYTES,
                 ..FaultProfile::CALM
             },
@@ -127,77 +104,33 @@ impl Lane for Here {
         if setup.dirty {
             spoil(&scenario, &mut disks);
         }
-        Self { scenario, rng, trace: Trace::new(false), disks, running: None }
+        let world = World::new(Rng::new(0), scenario.profile, Trace::new(false));
+        Self { scenario, rng, world, disks }
     }
 
     fn assemble(&mut self, read_only: bool) {
-        if self.running.is_some() {
-            self.crash();
+        if let Some(before) = self.world.processes.first_mut() {
+            self.disks = before.take_disks();
         }
         let set_uuid = assembly::set_uuid(&self.disks, 0);
         let how = How { without: &[], read_only, force: false, block_bytes: BLOCK_BYTES };
         let (config, attached) = assembly::assemble(&self.disks, set_uuid, how)
             .unwrap_or_else(|refusal| panic!("no array: {}", refusal.reason));
         let mut memory = Memory { end: SLOTS * SLOT_BYTES, rng: &mut self.rng };
-        let machine = memory.start(config).expect("an array");
-        let end = memory.end as usize;
+        let machine = Box::new(memory.start(config).expect("an array"));
         let disks = std::mem::take(&mut self.disks);
-        let rng = self.rng.fork();
+        let process = Process::of_array(machine, memory.end, disks, &attached);
         let profile = self.scenario.profile;
-        let mut executor = Executor::new(machine, disks, attached, end, START, profile, rng);
-        executor.drain(&mut self.trace);
-        self.running = Some(executor);
+        self.world = World::new(self.rng.fork(), profile, Trace::new(false));
+        self.world.start(process);
     }
 
-    fn crash(&mut self) {
-        self.disks = self.running.take().expect("an array that runs").disks;
-    }
-
-    fn machine(&mut self) -> &mut dyn BlockMachine {
-        &mut self.running().machine
-    }
-
-    fn drain(&mut self) {
-        let executor = self.running.as_mut().expect("an array that runs");
-        executor.drain(&mut self.trace);
-    }
-
-    fn handle(&mut self, event: Event) {
-        let executor = self.running.as_mut().expect("an array that runs");
-        if let Event::Command { command: md::action::Command::Add(new), .. } = &event {
-            let device = new.device.strip_prefix('d').and_then(|number| number.parse().ok());
-            executor.attach(new.member, device);
-        }
-        executor.handle(event, &mut self.trace);
-    }
-
-    fn step(&mut self) -> bool {
-        let executor = self.running.as_mut().expect("an array that runs");
-        executor.step(&mut self.trace)
-    }
-
-    fn now(&self) -> Instant {
-        self.running.as_ref().expect("an array that runs").now()
-    }
-
-    fn outputs(&mut self) -> Vec<Action> {
-        let outputs = std::mem::take(&mut self.running().outputs);
-        let action = |output| match output {
-            Output::Action(action) => action,
-            Output::Fault(fault) => panic!("{fault}"),
-        };
-        outputs.into_iter().map(action).collect()
-    }
-
-    fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        self.running().bytes(buf)
+    fn world(&mut self) -> (&mut World, usize) {
+        (&mut self.world, 0)
     }
 
     fn disk(&mut self, device: usize) -> &mut Disk {
-        match &mut self.running {
-            Some(executor) => &mut executor.disks[device],
-            None => &mut self.disks[device],
-        }
+        &mut self.world.processes[0].devices[device].disk
     }
 
     fn set_broken(&mut self, device: usize, broken: bool) {
@@ -205,20 +138,23 @@ impl Lane for Here {
     }
 
     fn misfit(&mut self) -> Option<String> {
-        let holders = self.holders();
+        let process = &mut self.world.processes[0];
+        let status = process.client().status();
+        let device = |role| process.device_of(holder(&status, role)?);
+        let holders: Vec<_> = Role::all(self.scenario.members).map(device).collect();
+        let disks: Vec<Disk> = process.devices.iter().map(|device| device.disk.clone()).collect();
         let geometry = create::geometry(&self.scenario).expect("a geometry");
-        let disks = &self.running().disks.clone();
-        Stopped::new(&self.scenario, &geometry, disks, &holders).difference()
+        Stopped::new(&self.scenario, &geometry, &disks, &holders).difference()
     }
 
     fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember {
-        let fresh = create::fresh_disk(&self.scenario);
-        let executor = self.running.as_mut().expect("an array that runs");
+        let process = &mut self.world.processes[0];
         let device = device.unwrap_or_else(|| {
-            executor.disks.push(fresh);
-            executor.disks.len() - 1
+            process.devices.push(Device::new(create::fresh_disk(&self.scenario)));
+            process.devices.len() - 1
         });
-        let found = assembly::candidate(&executor.disks, device);
+        process.attach(member, Some(device));
+        let found = assembly::candidate(device, &process.devices[device].disk);
         NewMember {
             member,
             device: found.device,

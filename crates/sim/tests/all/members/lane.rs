@@ -1,10 +1,11 @@
 //! Operations of a test on a lane: an array of some code with accessible members.
 
-use braid_array::action::{Event, NewMember};
+use braid_array::action::NewMember;
 use braid_array::level::{Layout, Level};
-use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
+use braid_array::{Action, BlockMachine, Buf, MemberId};
 use braid_cluster::Family;
 use braid_sim::disk::Disk;
+use braid_sim::world::World;
 
 /// A code, with its properties.
 #[derive(Clone, Copy, Debug)]
@@ -54,41 +55,48 @@ pub(crate) const SLOTS: u64 = 4;
 /// Length of each.
 pub(crate) const SLOT_BYTES: u64 = 64 << 10;
 
-/// A lane with one array. Devices and volumes are numbered like the members of the new array, then
-/// the spares, then added devices.
+/// A lane with one array, in a world. Devices and volumes are numbered like the members of the new
+/// array, then the spares, then added devices.
 pub(crate) trait Lane: Sized {
     /// Members of a new array, which does not run yet.
     fn create(code: Code, setup: Setup) -> Self;
 
-    /// Starts the array from its members.
+    /// Starts the array from its members, after the death of its machine.
     fn assemble(&mut self, read_only: bool);
 
+    /// Returns the world, and the process of the array's machine.
+    fn world(&mut self) -> (&mut World, usize);
+
     /// Kills the machine of the array between two events.
-    fn crash(&mut self);
+    fn crash(&mut self) {
+        let (world, array) = self.world();
+        if world.processes.get(array).is_some_and(|array| array.alive) {
+            world.kill(array);
+        }
+    }
 
     /// Returns the machine of the array.
-    fn machine(&mut self) -> &mut dyn BlockMachine;
-
-    /// Carries out the actions of the machine after a request.
-    fn drain(&mut self);
-
-    /// Hands the machine an event, and carries out its actions.
-    fn handle(&mut self, event: Event);
-
-    /// Lets the next thing happen. False when nothing is due.
-    fn step(&mut self) -> bool;
-
-    /// The time.
-    fn now(&self) -> Instant;
+    fn machine(&mut self) -> &mut (dyn BlockMachine + Send) {
+        let (world, array) = self.world();
+        world.processes[array].client()
+    }
 
     /// Returns the outputs for exports and users.
     ///
     /// # Panics
     /// Panics if a machine broke its contract.
-    fn outputs(&mut self) -> Vec<Action>;
+    fn outputs(&mut self) -> Vec<Action> {
+        let (world, array) = self.world();
+        assert_eq!(world.faults, [""; 0]);
+        let outputs = std::mem::take(&mut world.outputs).into_iter();
+        outputs.filter(|(process, _)| *process == array).map(|(_, action)| action).collect()
+    }
 
     /// Bytes of a request's buffer.
-    fn bytes(&mut self, buf: Buf) -> &mut [u8];
+    fn bytes(&mut self, buf: Buf) -> &mut [u8] {
+        let (world, array) = self.world();
+        world.processes[array].bytes(buf)
+    }
 
     /// Returns the disk of a member.
     fn disk(&mut self, device: usize) -> &mut Disk;

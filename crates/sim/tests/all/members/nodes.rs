@@ -1,11 +1,11 @@
 //! The lane *nodes*: a client and its nodes, on the pretend fabric.
 
-use braid_array::action::{Event, NewMember};
+use braid_array::action::NewMember;
 use braid_array::array::Scratch;
 use braid_array::format::Superblock;
 use braid_array::level::Level;
 use braid_array::status::MemberState;
-use braid_array::{Action, BlockMachine, Buf, Instant, MemberId, Role};
+use braid_array::{MemberId, Role};
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
 use braid_cluster::client::ClientConfig;
 use braid_cluster::ids::{Epoch, NodeId};
@@ -14,13 +14,13 @@ use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::view::{View, Vote};
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout, VOLUME};
-use braid_sim::cluster::process::Process;
 use braid_sim::cluster::scenario::ClusterScenario;
-use braid_sim::cluster::world::ClusterWorld;
 use braid_sim::disk::Disk;
 use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
+use braid_sim::world::World;
+use braid_sim::world::process::Process;
 
 use crate::members::lane::{
     CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup,
@@ -44,7 +44,7 @@ pub(crate) fn codes() -> Vec<Code> {
 pub(crate) struct Nodes {
     layout: Layout,
     params: Params,
-    world: ClusterWorld,
+    world: World,
     rng: Rng,
     nodes: Vec<usize>,
     client: usize,
@@ -130,7 +130,7 @@ impl Nodes {
     }
 
     fn volume(&self, role: usize) -> &Disk {
-        &self.world.processes[self.nodes[role]].volumes[VOLUME].disk
+        &self.world.processes[self.nodes[role]].volume(VOLUME).disk
     }
 
     fn is_alive(&self, role: usize) -> bool {
@@ -157,7 +157,7 @@ impl Lane for Nodes {
             disk.put(spare.super_offset, &spare.encode());
             disks.push(disk);
         }
-        let world = ClusterWorld::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
+        let world = World::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {
@@ -168,9 +168,6 @@ impl Lane for Nodes {
     }
 
     fn assemble(&mut self, read_only: bool) {
-        if self.world.processes.get(self.client).is_some_and(|client| client.alive) {
-            self.crash();
-        }
         self.params.session = self.rng.next();
         self.params.epoch = self.params.epoch.next();
         let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
@@ -191,46 +188,13 @@ impl Lane for Nodes {
         self.client = client.expect("an array");
     }
 
-    fn crash(&mut self) {
-        self.world.kill(self.client);
-    }
-
-    fn machine(&mut self) -> &mut dyn BlockMachine {
-        self.world.processes[self.client].client()
-    }
-
-    fn drain(&mut self) {
-        self.world.drain(self.client);
-    }
-
-    fn handle(&mut self, event: Event) {
-        self.world.handle(self.client, event);
-    }
-
-    fn step(&mut self) -> bool {
-        self.world.step()
-    }
-
-    fn now(&self) -> Instant {
-        self.world.now()
-    }
-
-    fn outputs(&mut self) -> Vec<Action> {
-        if let Some(fault) = self.world.faults.first() {
-            panic!("{fault}");
-        }
-        let outputs = std::mem::take(&mut self.world.outputs).into_iter();
-        outputs.filter(|(process, _)| *process == self.client).map(|(_, action)| action).collect()
-    }
-
-    fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        self.world.processes[self.client].bytes(buf)
+    fn world(&mut self) -> (&mut World, usize) {
+        (&mut self.world, self.client)
     }
 
     fn disk(&mut self, device: usize) -> &mut Disk {
         let node = self.nodes[device];
-        let volumes = &mut self.world.processes[node].volumes;
-        &mut volumes.get_mut(VOLUME).expect("a node's volume").disk
+        &mut self.world.processes[node].volume_mut(VOLUME).disk
     }
 
     fn set_broken(&mut self, device: usize, broken: bool) {

@@ -9,7 +9,7 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Imm, Set, Touched, WriteStrategy};
 use braid_cluster::wire::{Message, PeerAddress};
-use braid_sim::cluster::process::POISON;
+use braid_sim::world::process::POISON;
 
 use super::array::{ARRAY, Array, ENCODER, params};
 

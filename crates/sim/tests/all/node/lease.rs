@@ -4,7 +4,7 @@ use braid_cluster::Family;
 use braid_cluster::ids::{Position, Slot};
 use braid_cluster::pipeline::Pipeline;
 use braid_cluster::wire::Message;
-use braid_sim::cluster::process::POISON;
+use braid_sim::world::process::POISON;
 
 use super::array::{ARRAY, Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;

@@ -3,7 +3,7 @@ use braid_array::Role;
 use braid_cluster::Family;
 use braid_cluster::ids::{Epoch, SetVersion};
 use braid_cluster::wire::Message;
-use braid_sim::cluster::process::POISON;
+use braid_sim::world::process::POISON;
 
 use super::array::{ARRAY, Array, ENCODER};
 

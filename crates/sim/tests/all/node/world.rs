@@ -12,12 +12,12 @@ use braid_array::{Action, AnyMachine, Buf, Instant, IoId, Machine, Refusal};
 use braid_cluster::Node;
 use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::wire::Message;
-use braid_sim::cluster::process::{Counts, Process};
-use braid_sim::cluster::script;
 use braid_sim::disk::Disk;
 use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
+use braid_sim::world::process::{Counts, Process};
+use braid_sim::world::script;
 
 /// Memory of the client for incoming puts; the data of outgoing puts come behind it.
 const LANDING_BYTES: u64 = 1 << 16;
@@ -72,7 +72,7 @@ type Events = Arc<Mutex<Vec<(PeerId, Event)>>>;
 /// [`run`](Self::run) all pending ones. Messages to the client are in `heard`, puts in `placed`,
 /// and ended connections in `lost`.
 pub(crate) struct World {
-    world: braid_sim::cluster::world::ClusterWorld,
+    world: braid_sim::world::World,
     sites: Vec<Site>,
     dialed: Vec<Dialed>,
     events: Events,
@@ -103,11 +103,7 @@ impl World {
         limit: Option<u64>,
     ) -> Self {
         let mut rng = Rng::new(seed);
-        let world = braid_sim::cluster::world::ClusterWorld::new(
-            rng.fork(),
-            FaultProfile::CALM,
-            Trace::new(false),
-        );
+        let world = braid_sim::world::World::new(rng.fork(), FaultProfile::CALM, Trace::new(false));
         let mut new = Self {
             world,
             sites: Vec::new(),
@@ -152,11 +148,13 @@ impl World {
         self.world.kill(before);
         let process = &mut self.world.processes[before];
         let volumes = std::mem::take(&mut process.volumes);
+        let devices = std::mem::take(&mut process.devices);
         let notes = std::mem::take(&mut process.notes);
         let arena_bytes = 1 << 20;
         let node = Node::new(ring_space(arena_bytes), NodeId(0), 200);
         self.sites[0] = self.start(0, node, arena_bytes, |process| {
             process.volumes = volumes;
+            process.devices = devices;
             process.notes = notes;
         });
     }
@@ -332,7 +330,7 @@ impl World {
     }
 
     pub(crate) fn open_volumes(&self, site: usize) -> usize {
-        self.process(site).volumes.values().filter(|volume| volume.open.is_some()).count()
+        self.process(site).devices.iter().filter(|device| device.open.is_some()).count()
     }
 
     /// A node has this volume.
@@ -349,19 +347,18 @@ impl World {
 
     /// Returns the content of a volume.
     pub(crate) fn volume(&self, site: usize, name: &str) -> &[u8] {
-        self.process(site).volumes[name].disk.image()
+        self.process(site).volume(name).disk.image()
     }
 
     /// A volume that a test does something to.
     pub(crate) fn disk(&mut self, site: usize, name: &str) -> &mut Disk {
-        let volume = self.process_mut(site).volumes.get_mut(name);
-        &mut volume.expect("the node has it").disk
+        &mut self.process_mut(site).volume_mut(name).disk
     }
 
     /// Returns the operations on the first volume of a node.
     pub(crate) fn counts(&self, site: usize) -> Counts {
-        let volume = self.process(site).volumes.values().next();
-        volume.expect("the node has one").counts
+        let &device = self.process(site).volumes.values().next().expect("the node has one");
+        self.process(site).devices[device].counts
     }
 
     /// Returns the notes of a node.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use braid_array::action::Event;
 use braid_array::{Action, AnyMachine, Instant, Machine};
 
+use super::World;
 use super::process::Process;
-use super::world::ClusterWorld;
 
 /// Reaction of a script to an event.
 type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
@@ -45,7 +45,7 @@ impl Machine for Script {
 /// Starts a script that listens under its name. Returns its process, and its events. Every peer may
 /// put into the first half of its arena.
 pub fn start(
-    world: &mut ClusterWorld,
+    world: &mut World,
     name: &str,
     arena_bytes: u64,
     begin: Vec<Action>,

@@ -1,16 +1,19 @@
 //! From the content of devices to a machine: decoding, deciding, starting.
 
-use braid_array::Array;
 use braid_array::array::Scratch;
 use braid_array::assemble::{Candidate, Config, Options, Start, StartLog, Verdict, decide};
+use braid_array::{Array, MemberId};
 
-use crate::attached::Attached;
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::world::ground::START;
 
 /// A machine cuts its scratch into strips of this size, and needs some pages.
 const STRIP_BYTES: u64 = 64 << 10;
 const PAGES_BYTES: u64 = 128 << 10;
+
+/// The device of each member.
+pub type Attached = Vec<(MemberId, usize)>;
 
 /// Options of a start.
 #[derive(Clone, Copy, Debug)]
@@ -41,32 +44,44 @@ impl Refusal {
     }
 }
 
-/// The machine's scratch, behind the buffers of the requests: about as little as it takes, so that
-/// it has to wait for some now and then.
-pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
-    let strips = u64::from(config.superblock.raid_disks) + 6 + rng.below(12);
-    let bytes = strips * STRIP_BYTES + PAGES_BYTES;
-    let bytes = match config.log {
-        StartLog::None => bytes,
-        _ => Array::least_scratch_bytes(config) + bytes,
-    };
-    Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
+/// The arena as it is given out: behind the buffers of requests is the scratch of each array.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Bytes given out.
+    pub end: u64,
+    /// Draws how much each gets.
+    pub rng: &'a mut Rng,
+}
+
+impl Memory<'_> {
+    /// Scratch for one array, and the array in it: about as little as it takes, so that it has to
+    /// wait for some now and then.
+    pub fn start(&mut self, config: Config) -> Result<Array, Refusal> {
+        let strips = u64::from(config.superblock.raid_disks) + 6 + self.rng.below(12);
+        let bytes = strips * STRIP_BYTES + PAGES_BYTES;
+        let bytes = match config.log {
+            StartLog::None => bytes,
+            _ => Array::least_scratch_bytes(&config) + bytes,
+        };
+        let bytes = bytes.min(Array::scratch_bytes(&config));
+        let scratch = Scratch { offset: self.end, bytes };
+        self.end += bytes;
+        Array::new(START, config, scratch).map_err(|reason| Refusal::flat(&reason))
+    }
 }
 
 /// Reads the metadata of a device.
-pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
-    let disk = &disks[device];
-    let mut read = |sector: u64, len: u32| {
-        let mut bytes = vec![0; len as usize];
-        let read = disk.read(sector, &mut bytes);
-        read.map(|()| bytes).map_err(|error| format!("{error:?}"))
-    };
+pub fn candidate(device: usize, disk: &Disk) -> Candidate {
+    let mut read = |sector, len| disk.bytes(sector, len);
     Candidate::read(format!("d{device}"), disk.sectors(), &mut read).with_log(&mut read)
 }
 
 /// The array that a device says it belongs to.
 pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
-    candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
+    candidate(device, &disks[device])
+        .superblock
+        .map(|superblock| superblock.set_uuid)
+        .unwrap_or_default()
 }
 
 /// Decides which devices are members of the array with this id. Returns the configuration, and the
@@ -82,7 +97,7 @@ pub fn assemble(
     let ours = |candidate: &Candidate| {
         candidate.superblock.as_ref().is_ok_and(|superblock| superblock.set_uuid == set_uuid)
     };
-    let candidates = there.map(|device| candidate(disks, device)).filter(ours).collect();
+    let candidates = there.map(|device| candidate(device, &disks[device])).filter(ours).collect();
     configure(candidates, how)
 }
 
@@ -106,7 +121,10 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
         Start::Ready { mut config, .. } => {
             config.block_bytes = how.block_bytes;
             let device = |name: &str| name.strip_prefix('d').and_then(|number| number.parse().ok());
-            let attached = config.members.iter().map(|member| device(&member.device)).collect();
+            let devices = config.members.iter().map(|member| device(&member.device));
+            let attached = config.member_ids().zip(devices);
+            let attached =
+                attached.filter_map(|(member, device)| Some((member, device?))).collect();
             Ok((*config, attached))
         }
     }
@@ -114,6 +132,7 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
 
 /// Reads and judges the metadata of the devices: neither may panic, whatever the devices hold.
 pub fn examine(disks: &[Disk]) {
-    let candidates = (0..disks.len()).map(|device| candidate(disks, device)).collect();
+    let candidates = disks.iter().enumerate();
+    let candidates = candidates.map(|(device, disk)| candidate(device, disk)).collect();
     let _ = decide(candidates, Options::default());
 }

@@ -8,6 +8,7 @@ use braid_array::{Buf, IoId};
 
 use super::claims::ClaimId;
 use super::due::{EndId, FabricDue};
+use super::watch::Watch;
 
 /// State of an end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub(super) struct Put {
 /// All connections and puts so far, by number.
 #[derive(Debug, Default)]
 pub struct Network {
+    /// Examines messages and puts.
+    pub watch: Watch,
     pub(super) connections: Vec<Connection>,
     pub(super) puts: Vec<Put>,
 }

@@ -204,11 +204,11 @@ fn profile(block_bytes: u32, mutation: Option<Mutation>, rng: &mut Rng) -> Fault
         disk_nanos,
         slow_permille: rng.pick(&[0, 10, 50]),
         compute_nanos: if rng.percent(40) { disk_nanos } else { 0 },
-        check_stable: rng.percent(25),
         discard_zeroes: rng.percent(70),
         block_bytes,
         // As executors do; and at nearly any moment, which is the harder test.
-        cooling_millis: rng.aside(1).pick(&[5000, 5000, 5000, 50, 1]),
+        cooling_millis: Some(rng.aside(1).pick(&[5000, 5000, 5000, 50, 1])),
+        align_bytes: 512,
         mutation,
         ..FaultProfile::CALM
     }

@@ -1,7 +1,7 @@
 //! Work of executors that processes wait for.
 
 use braid_array::fabric::{NoteOp, VolumeOp};
-use braid_array::{Buf, Compute, IoId, IoOp, MemberId};
+use braid_array::{Buf, Compute, IoId, IoOp};
 
 use super::claims::ClaimId;
 
@@ -18,10 +18,13 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) enum Task {
     Io {
-        member: MemberId,
+        /// The number of the process's device.
+        device: usize,
         op: IoOp,
         /// The cache's mark when a flush was issued.
         mark: u64,
+        /// The machine waits for it no longer.
+        abandoned: bool,
     },
     Compute(Compute),
     Load(Buf),

@@ -15,7 +15,7 @@ fn array_of(name: &str) -> Option<[u8; 16]> {
 }
 
 /// Returns the name of an array's note.
-pub(super) fn note_of(array: &[u8; 16]) -> String {
+pub(crate) fn note_of(array: &[u8; 16]) -> String {
     let mut name = String::new();
     for (index, byte) in array.iter().enumerate() {
         let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };

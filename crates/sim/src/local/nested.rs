@@ -5,24 +5,24 @@
 
 use std::fmt;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId};
 use braid_array::assemble::{Candidate, Config};
 use braid_array::format::Version;
 use braid_array::level::Level;
 use braid_array::stack::Stack;
-use braid_array::{Action, Array, BlockMachine, Buf, Op, Request, RequestId, SECTOR_BYTES};
+use braid_array::{Action, Buf, Op, Request, RequestId, SECTOR_BYTES};
 
-use crate::assembly::{self, How, Refusal};
-use crate::attached::{self, Attached};
-use crate::create;
 use crate::disk::Disk;
-use crate::executor::{Executor, Output};
 use crate::fault::{FaultProfile, Mutation};
-use crate::part::{Part, Parts};
+use crate::local::assembly::{self, Attached, How, Memory, Refusal};
+use crate::local::create;
+use crate::local::part::{Part, Parts};
+use crate::local::scenario::Scenario;
+use crate::report::Failure;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
-use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
+use crate::world::World;
+use crate::world::process::Process;
 
 /// Members of each array at most, but no less than its level takes.
 const MEMBERS: u16 = 4;
@@ -92,7 +92,7 @@ pub fn create(nest: &Nest, rng: &mut Rng) -> Result<(Parts, Vec<Disk>), String> 
         let how = How { without: &[], read_only: false, force: false, block_bytes };
         let (config, attached) =
             assembly::assemble(&own, part.set_uuid, how).map_err(|refusal| refusal.reason)?;
-        let mut driven = Driven::new(config, attached, std::mem::take(&mut own))?;
+        let mut driven = Driven::new(config, &attached, std::mem::take(&mut own))?;
         driven.copy(image)?;
         disks.extend(driven.stop()?);
         parts.push(part);
@@ -101,83 +101,84 @@ pub fn create(nest: &Nest, rng: &mut Rng) -> Result<(Parts, Vec<Disk>), String> 
     Ok((Parts { devices: parts, over: Some(over) }, disks))
 }
 
-impl Subject for Stack {
-    fn start(
-        disks: &mut Vec<Disk>,
-        parts: &Parts,
-        how: How<'_>,
-        memory: &mut Memory<'_>,
-    ) -> Result<(Self, Attached), Refusal> {
-        let mut attached = Attached::new();
-        let mut configs = Vec::new();
-        let mut candidates = Vec::new();
-        for (number, part) in (0..).zip(&parts.devices) {
-            let (config, devices) = assembly::assemble(disks, part.set_uuid, how)?;
-            for (member, device) in config.member_ids().zip(&devices) {
-                attached::attach(&mut attached, Self::leaf(number, member), *device);
-            }
-            candidates.push(look(number, &config, devices, disks).map_err(|e| Refusal::flat(&e))?);
-            configs.push(config);
-        }
-        let (outer, order) = assembly::configure(candidates, how)?;
-        if !order.iter().copied().eq((0..configs.len()).map(Some)) {
-            return Err(Refusal::flat(&format!("the arrays within are {order:?}")));
-        }
-        let outer = memory.start(outer)?;
-        let inner: Result<_, _> = configs.into_iter().map(|config| memory.start(config)).collect();
-        let stack = Self::new(outer, inner?).map_err(|reason| Refusal::flat(&reason))?;
-        Ok((stack, attached))
+/// Starts the machine of all arrays. Returns it, and the device of each member.
+pub fn start(
+    disks: &mut Vec<Disk>,
+    parts: &Parts,
+    how: How<'_>,
+    memory: &mut Memory<'_>,
+) -> Result<(Stack, Attached), Refusal> {
+    let mut attached = Attached::new();
+    let mut configs = Vec::new();
+    let mut candidates = Vec::new();
+    for (number, part) in (0..).zip(&parts.devices) {
+        let (config, devices) = assembly::assemble(disks, part.set_uuid, how)?;
+        let leaf = |&(member, device)| (Stack::leaf(number, member), device);
+        attached.extend(devices.iter().map(leaf));
+        candidates.push(look(number, &config, &devices, disks).map_err(|e| Refusal::flat(&e))?);
+        configs.push(config);
     }
+    let (outer, order) = assembly::configure(candidates, how)?;
+    if !order.iter().map(|(_, number)| *number).eq(0..configs.len()) {
+        return Err(Refusal::flat(&format!("the arrays within are {order:?}")));
+    }
+    let outer = memory.start(outer)?;
+    let inner: Result<_, _> = configs.into_iter().map(|config| memory.start(config)).collect();
+    let stack = Stack::new(outer, inner?).map_err(|reason| Refusal::flat(&reason))?;
+    Ok((stack, attached))
 }
 
 /// Reads the metadata that the outer array has written to an inner array.
 fn look(
     number: u16,
     config: &Config,
-    attached: Attached,
+    attached: &Attached,
     disks: &mut Vec<Disk>,
 ) -> Result<Candidate, String> {
     let config = Config { read_only: true, block_bytes: 512, ..config.clone() };
     let mut driven = Driven::new(config, attached, std::mem::take(disks))?;
-    let sectors = driven.exec.machine.array_sectors();
+    let sectors = driven.process().client().array_sectors();
     let found = Candidate::read(format!("d{number}"), sectors, |sector, len| {
         driven.request(Op::Read, sector, len)?;
-        Ok(driven.exec.bytes(Buf { offset: 0, len }).to_vec())
+        Ok(driven.process().bytes(Buf { offset: 0, len }).to_vec())
     });
-    *disks = driven.exec.disks;
+    *disks = driven.process().take_disks();
     Ok(found)
 }
 
 /// An array within, without the one above it, asked one thing at a time.
-struct Driven {
-    exec: Executor<Array>,
-    trace: Trace,
-}
+struct Driven(World);
 
 impl Driven {
-    fn new(config: Config, attached: Attached, disks: Vec<Disk>) -> Result<Self, String> {
+    fn new(config: Config, attached: &Attached, disks: Vec<Disk>) -> Result<Self, String> {
         let profile = FaultProfile {
             disk_nanos: 1,
             compute_nanos: 0,
             discard_zeroes: true,
             block_bytes: config.block_bytes,
+            align_bytes: 512,
             ..FaultProfile::CALM
         };
         let mut rng = Rng::new(0);
         let mut memory = Memory { end: u64::from(Request::MAX_BYTES), rng: &mut rng };
         let machine = memory.start(config).map_err(|refusal| refusal.reason)?;
-        let arena_bytes = memory.end as usize;
-        let exec = Executor::new(machine, disks, attached, arena_bytes, START, profile, rng);
-        Ok(Self { exec, trace: Trace::new(false) })
+        let process = Process::of_array(Box::new(machine), memory.end, disks, attached);
+        let mut world = World::new(rng, profile, Trace::new(false));
+        world.processes.push(process);
+        Ok(Self(world))
+    }
+
+    fn process(&mut self) -> &mut Process {
+        &mut self.0.processes[0]
     }
 
     fn request(&mut self, op: Op, sector: u64, len: u32) -> Result<(), String> {
         let buf = Buf { offset: 0, len };
         let sectors = u64::from(len) / SECTOR_BYTES;
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
-        let now = self.exec.now();
-        self.exec.machine.submit(now, request).map_err(|_| "full with nothing in flight")?;
-        self.exec.drain(&mut self.trace);
+        let now = self.0.now();
+        self.process().client().submit(now, request).map_err(|_| "full with nothing in flight")?;
+        self.0.drain(0);
         self.answer(|action| match action {
             Action::Complete { result, .. } => Some(result.map_err(|error| error.to_string())),
             _ => None,
@@ -187,17 +188,13 @@ impl Driven {
     /// Steps until this is answered.
     fn answer(&mut self, is: impl Fn(Action) -> Option<Result<(), String>>) -> Result<(), String> {
         loop {
-            for output in self.exec.outputs.drain(..) {
-                match output {
-                    Output::Action(action) => {
-                        if let Some(result) = is(action) {
-                            return result;
-                        }
-                    }
-                    Output::Fault(fault) => return Err(fault),
+            self.0.faultless().map_err(|Failure(fault)| fault)?;
+            for (_, action) in self.0.outputs.drain(..) {
+                if let Some(result) = is(action) {
+                    return result;
                 }
             }
-            if !self.exec.step(&mut self.trace) {
+            if !self.0.step() {
                 return Err("an array within hangs".to_owned());
             }
         }
@@ -209,7 +206,7 @@ impl Driven {
         for (at, bytes) in (0..).step_by(STEP).zip(image.image().chunks(STEP)) {
             if bytes.iter().any(|byte| *byte != 0) {
                 let len = bytes.len() as u32;
-                self.exec.bytes(Buf { offset: 0, len }).copy_from_slice(bytes);
+                self.process().bytes(Buf { offset: 0, len }).copy_from_slice(bytes);
                 self.request(Op::Write { fua: false }, at / SECTOR_BYTES, len)?;
             }
         }
@@ -217,13 +214,11 @@ impl Driven {
     }
 
     fn stop(mut self) -> Result<Vec<Disk>, String> {
-        let stop = Event::Command { id: CommandId(0), command: Command::Stop };
-        self.exec.handle(stop, &mut self.trace);
+        self.0.command(0, CommandId(0), Command::Stop);
         self.answer(|action| match action {
             Action::Reply { result, .. } => Some(result.map_err(|refusal| refusal.to_string())),
             _ => None,
         })?;
-        self.exec.power_cut();
-        Ok(self.exec.disks)
+        Ok(self.0.power_cut(0))
     }
 }

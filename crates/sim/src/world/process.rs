@@ -1,4 +1,4 @@
-//! A simulated process: a machine, its arena, and the volumes it can open.
+//! A simulated process: a machine, its arena, and the devices and volumes it can use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,22 +17,27 @@ use crate::disk::Disk;
 /// Content of unwritten bytes in an arena, and of targets of pending puts.
 pub const POISON: u8 = 0xa5;
 
-/// A volume in a process's store.
+/// A device of a process.
 #[derive(Debug)]
-pub struct Stored {
-    /// Its name.
-    pub name: String,
-    /// Content of the volume.
+pub struct Device {
+    /// Its content and faults.
     pub disk: Disk,
-    /// Member id of the opened volume.
+    /// The id under which the machine uses it.
     pub open: Option<MemberId>,
-    /// Operations on the volume.
+    /// Operations on it.
     pub counts: Counts,
     /// Detects writes that replay the journal.
     pub(super) replay: Replay,
 }
 
-/// Operations on a volume, successful or not.
+impl Device {
+    /// A device that is not in use.
+    pub fn new(disk: Disk) -> Self {
+        Self { disk, open: None, counts: Counts::default(), replay: Replay::default() }
+    }
+}
+
+/// Operations on a device, successful or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flushes.
@@ -59,11 +64,11 @@ impl Counts {
     }
 }
 
-/// A process of the simulated world: a client, or a node with its volumes and notes. The caller
-/// makes it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`;
-/// from then on the world drives its machine. A process that has died stays in the world; its disks
-/// and notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing
-/// was written.
+/// A process of the simulated world: a local array with its devices, a client, or a node with its
+/// volumes and notes. The caller makes it ([`new`](Self::new), [`keep`](Self::keep) for volumes)
+/// and hands it to `World::start`; from then on the world drives its machine. A process that has
+/// died stays in the world; its disks and notes may be moved to a new one. The arena is bytes,
+/// filled with [`POISON`] where nothing was written, or with zeroes for a local array.
 pub struct Process {
     /// Name for messages.
     pub name: String,
@@ -77,8 +82,12 @@ pub struct Process {
     pub address: Option<String>,
     /// Array of its key, if the key is limited to one.
     pub limit: Option<[u8; 16]>,
-    /// Its volumes, by name.
-    pub volumes: BTreeMap<String, Stored>,
+    /// Its devices, in use or not.
+    pub devices: Vec<Device>,
+    /// The names of volumes, each with the number of its device.
+    pub volumes: BTreeMap<String, usize>,
+    /// Set if the machine must not write.
+    pub read_only: bool,
     /// Range that every peer may put to; empty, but for scripted machines that admit no peers.
     pub open_to_all: Range<u64>,
     /// Its notes, by name.
@@ -87,6 +96,8 @@ pub struct Process {
     pub keeps_notes: bool,
     /// Set while it runs.
     pub alive: bool,
+    /// Set if its unused memory is going to be taken back.
+    pub(super) cools: bool,
     /// Set while it is frozen.
     pub(super) frozen: bool,
     /// Events held back while it is frozen.
@@ -112,17 +123,38 @@ impl Process {
             claims: Claims::default(),
             address,
             limit: None,
+            devices: Vec::new(),
             volumes: BTreeMap::new(),
+            read_only: false,
             open_to_all: 0..0,
             notes: BTreeMap::new(),
             keeps_notes: false,
             alive: true,
+            cools: false,
             frozen: false,
             held: Vec::new(),
             peers: BTreeMap::new(),
             accepted: 0,
             next_member: 0,
         }
+    }
+
+    /// The process of an array of devices, each of them with the member that it is.
+    pub fn of_array(
+        array: Box<dyn BlockMachine + Send>,
+        arena_bytes: u64,
+        disks: Vec<Disk>,
+        attached: &[(MemberId, usize)],
+    ) -> Self {
+        let mut process = Self {
+            arena: vec![0; arena_bytes as usize],
+            devices: disks.into_iter().map(Device::new).collect(),
+            ..Self::new("array".to_owned(), AnyMachine::Block(array), 0, None)
+        };
+        for &(member, device) in attached {
+            process.attach(member, Some(device));
+        }
+        process
     }
 
     /// A client's process, which listens nowhere. Its arena ends with its scratch. With `limit`, it
@@ -153,16 +185,46 @@ impl Process {
         self.machine.block().expect("a machine that serves requests")
     }
 
+    /// Puts a device behind a member id, before the machine is told to add it; `None` takes it
+    /// away.
+    pub fn attach(&mut self, member: MemberId, device: Option<usize>) {
+        if let Some(before) = self.device_of(member) {
+            self.devices[before].open = None;
+        }
+        if let Some(device) = device {
+            self.devices[device].open = Some(member);
+        }
+    }
+
+    /// The device of a member.
+    pub fn device_of(&self, member: MemberId) -> Option<usize> {
+        self.devices.iter().position(|device| device.open == Some(member))
+    }
+
     /// Puts a volume into the store.
     pub fn keep(&mut self, name: &str, disk: Disk) {
-        let name = name.to_owned();
-        let counts = Counts::default();
-        let replay = Replay::default();
-        self.volumes.insert(name.clone(), Stored { name, disk, open: None, counts, replay });
+        self.volumes.insert(name.to_owned(), self.devices.len());
+        self.devices.push(Device::new(disk));
+    }
+
+    /// The volume of this name, which the store has.
+    pub fn volume(&self, name: &str) -> &Device {
+        &self.devices[self.volumes[name]]
+    }
+
+    /// The volume of this name, which the store has.
+    pub fn volume_mut(&mut self, name: &str) -> &mut Device {
+        &mut self.devices[self.volumes[name]]
+    }
+
+    /// Takes the disks out of a process that uses them no more.
+    pub fn take_disks(&mut self) -> Vec<Disk> {
+        self.volumes.clear();
+        self.devices.drain(..).map(|device| device.disk).collect()
     }
 
     /// Writes a part of a note.
-    pub(super) fn note(&mut self, name: &str, at: u64, bytes: &[u8]) {
+    pub(crate) fn note(&mut self, name: &str, at: u64, bytes: &[u8]) {
         let note = self.notes.entry(name.to_owned()).or_default();
         let start = at as usize;
         note.resize(note.len().max(start + bytes.len()), 0);
@@ -175,8 +237,8 @@ impl Process {
         let mut behind = names.into_iter().filter(|name| name.as_str() > after);
         let listed: Vec<&String> = behind.by_ref().take(most).collect();
         let size = |&name: &&String| {
-            let volume = self.volumes.get(name)?;
-            Some((name.clone(), volume.disk.image().len() as u64))
+            let &device = self.volumes.get(name)?;
+            Some((name.clone(), self.devices[device].disk.image().len() as u64))
         };
         Survey {
             total_bytes: 9,
@@ -207,11 +269,6 @@ impl Process {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }
 
-    /// The open volume with this id.
-    pub fn volume(&mut self, member: MemberId) -> Option<&mut Stored> {
-        self.volumes.values_mut().find(|volume| volume.open == Some(member))
-    }
-
     /// Creates, opens, closes or deletes a volume.
     pub(super) fn change_volumes(&mut self, op: &VolumeOp) -> Result<Volume, Refusal> {
         let name = match op {
@@ -226,33 +283,26 @@ impl Process {
             VolumeOp::Open { name } => name,
             VolumeOp::Close { member } | VolumeOp::Delete { member } => {
                 let absent = || Refusal::plain("this volume is not open");
-                let volume = self.volume(*member).ok_or_else(absent)?;
-                volume.open = None;
-                let name = volume.name.clone();
-                let bytes = volume.disk.sectors() * SECTOR_BYTES;
+                let device = self.device_of(*member).ok_or_else(absent)?;
+                self.devices[device].open = None;
                 if matches!(op, VolumeOp::Delete { .. }) {
-                    self.volumes.remove(&name);
+                    self.volumes.retain(|_, other| *other != device);
                 }
+                let bytes = self.devices[device].disk.sectors() * SECTOR_BYTES;
                 return Ok(Volume { member: *member, bytes });
             }
         };
         let member = MemberId(self.next_member);
-        let Some(volume) = self.volumes.get_mut(name) else {
+        let Some(&device) = self.volumes.get(name) else {
             return Err(Refusal::new(format!("there is no volume {name}"), "create it first"));
         };
-        if volume.open.is_some() {
+        let device = &mut self.devices[device];
+        if device.open.is_some() {
             return Err(Refusal::plain(format!("volume {name} is in use")));
         }
         self.next_member += 1;
-        volume.open = Some(member);
-        Ok(Volume { member, bytes: volume.disk.sectors() * SECTOR_BYTES })
-    }
-
-    /// Poisons bytes that are no longer needed; returns the conflict with a claim, if any.
-    pub(super) fn poison(&mut self, buf: Buf) -> Option<String> {
-        let conflict = self.claims.conflict(buf, Use::Write, "an end");
-        self.bytes(buf).fill(POISON);
-        conflict
+        device.open = Some(member);
+        Ok(Volume { member, bytes: device.disk.sectors() * SECTOR_BYTES })
     }
 
     /// Claims a buffer; returns the fault of the claim.

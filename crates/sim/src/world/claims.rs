@@ -11,6 +11,8 @@ pub enum Use {
     Read,
     /// Write.
     Write,
+    /// Write what others may write there, too, as it is the same.
+    Fill,
 }
 
 /// Names a claim.
@@ -58,8 +60,8 @@ impl Claims {
     /// Returns the conflict of this use of a buffer with a standing claim.
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {
-            let writes = access == Use::Write || claim.access == Use::Write;
-            writes && overlap(claim.buf, buf)
+            let shares = access == claim.access && access != Use::Write;
+            !shares && overlap(claim.buf, buf)
         };
         let other = self.standing.iter().find(collides)?;
         Some(format!(
@@ -96,5 +98,9 @@ mod tests {
         assert_eq!(claims.conflict(Buf { offset: 0, len: 256 }, Use::Write, "a sum"), None);
         assert!(claims.take(at(512), Use::Write, "a sum").1.is_some());
         assert!(claims.conflict(at(1000), Use::Read, "a put").is_some());
+        assert_eq!(claims.take(at(2048), Use::Fill, "a read").1, None);
+        assert_eq!(claims.conflict(at(2048), Use::Fill, "a read"), None);
+        assert!(claims.conflict(at(2048), Use::Read, "a sum").is_some());
+        assert!(claims.conflict(at(2048), Use::Write, "a sum").is_some());
     }
 }

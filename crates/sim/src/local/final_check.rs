@@ -6,36 +6,35 @@ use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{MemberId, Role};
 
-use crate::assembly;
 use crate::disk::Disk;
-use crate::part::{Part, devices, holder};
-use crate::progress::{answer, ask, start, step, syncing};
-use crate::redundancy::Stopped;
+use crate::local::assembly;
+use crate::local::part::{Part, devices, holder};
+use crate::local::progress::{answer, ask, restart, step, syncing};
+use crate::local::redundancy::Stopped;
+use crate::local::troubles;
+use crate::local::{CLIENT, Local};
 use crate::report::{Failure, Report};
-use crate::subject::Subject;
-use crate::troubles;
 use crate::workload::Workload;
-use crate::world::World;
 
 /// Stops the array. After the stop, the devices need no cache.
-pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
-    ask(world, Command::Stop)?.map_err(|reason| Failure(format!("stop refused: {reason}")))?;
-    if world.in_flight() > 0 {
+pub fn stop(local: &mut Local) -> Result<Vec<Disk>, Failure> {
+    ask(local, Command::Stop)?.map_err(|reason| Failure(format!("stop refused: {reason}")))?;
+    if local.in_flight() > 0 {
         return Err(Failure("stopped with requests in flight".to_owned()));
     }
-    if !world.exec.machine.idle() || !world.exec.quiet() {
+    if !local.machine().idle() || !local.world.rests(CLIENT) {
         return Err(Failure("stopped and not idle".to_owned()));
     }
-    world.judge.all_is_durable();
-    let synced: Vec<bool> = world.parts.all().map(|part| part.synced).collect();
-    let status = world.exec.machine.status();
-    let holders = world.holders(&status);
-    let disks = world.power_cut();
-    for (part, synced) in world.parts.all_mut().zip(synced) {
+    local.judge.all_is_durable();
+    let synced: Vec<bool> = local.parts.all().map(|part| part.synced).collect();
+    let status = local.status();
+    let holders = local.holders(&status);
+    let disks = local.power_cut();
+    for (part, synced) in local.parts.all_mut().zip(synced) {
         part.synced = synced;
     }
     for (part, holders) in
-        world.parts.devices.iter().zip(holders).filter(|(part, _)| part.redundant())
+        local.parts.devices.iter().zip(holders).filter(|(part, _)| part.redundant())
     {
         let stopped = Stopped::new(&part.scenario, &part.geometry, &disks, &holders);
         stopped.unmarked_difference().map_or(Ok(()), |what| Err(Failure(what)))?;
@@ -45,56 +44,56 @@ pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
 
 /// All that is left to do gets done: faults end, blank devices take the place of lost ones, and
 /// background work ends.
-pub fn make_right(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    end_troubles(world)?;
-    if world.parts.devices.iter().any(Part::redundant) {
-        make_whole(world)?;
-        if world.lost_in_doubt {
+pub fn make_right(local: &mut Local) -> Result<(), Failure> {
+    end_troubles(local)?;
+    if local.parts.devices.iter().any(Part::redundant) {
+        make_whole(local)?;
+        if local.lost_in_doubt {
             // What was lost then stays so, and a check says it.
             return Ok(());
         }
-        if world.copies_in_doubt {
-            let repair = ask(world, Command::Scrub { repair: true })?;
+        if local.copies_in_doubt {
+            let repair = ask(local, Command::Scrub { repair: true })?;
             repair.map_err(|reason| Failure(format!("repair refused: {reason}")))?;
-            run_until_idle(world)?;
+            run_until_idle(local)?;
         }
-        scrub(world)?;
+        scrub(local)?;
     }
-    world.parts.all_mut().for_each(|part| part.synced = true);
-    read_all(world)
+    local.parts.all_mut().for_each(|part| part.synced = true);
+    read_all(local)
 }
 
 /// Ends all troubles, and lets background work finish.
-fn end_troubles(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    world.note(&[70], || "NO MORE TROUBLES".to_owned());
-    for device in 0..world.exec.disks.len() {
-        world.exec.wake(device);
+fn end_troubles(local: &mut Local) -> Result<(), Failure> {
+    local.note(&[70], || "NO MORE TROUBLES".to_owned());
+    for device in 0..local.process().devices.len() {
+        local.world.wake(CLIENT, device);
     }
-    world.hangs.clear();
-    world.relax();
-    let _ = ask(world, Command::Pause(false))?;
+    local.hangs.clear();
+    local.relax();
+    let _ = ask(local, Command::Pause(false))?;
     let fast = Some(1 << 30);
-    let _ = ask(world, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;
-    let _ = ask(world, Command::StopScrub)?;
-    run_until_idle(world)
+    let _ = ask(local, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;
+    let _ = ask(local, Command::StopScrub)?;
+    run_until_idle(local)
 }
 
 /// Checks that a complete check has read everything, and rewritten unreadable sectors.
-fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    world.parts.devices[0].sync_finished = None;
-    if ask(world, Command::Scrub { repair: false })?.is_err() {
+fn check_over_faults(local: &mut Local) -> Result<(), Failure> {
+    local.parts.devices[0].sync_finished = None;
+    if ask(local, Command::Scrub { repair: false })?.is_err() {
         return Ok(());
     }
-    run_until_idle(world)?;
-    let status = world.exec.machine.status();
-    let part = &world.parts.devices[0];
+    run_until_idle(local)?;
+    let status = local.status();
+    let part = &local.parts.devices[0];
     let complete = part.checked();
     for role in Role::all(part.scenario.members) {
-        let Some(device) = world.holder_device(&status, role) else { continue };
-        let disk = &world.exec.disks[device];
+        let Some(device) = local.holder_device(&status, role) else { continue };
+        let disk = local.disk(device);
         let compared = |sector| {
             sector < status.used_member_sectors
-                && has_others(world, &status, Strip { role, sector })
+                && has_others(local, &status, Strip { role, sector })
         };
         let row = |sector: &u64| sector.wrapping_sub(part.scenario.data_offset);
         let bad = disk.unreadable().iter().map(row).any(compared)
@@ -111,8 +110,8 @@ fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
 
 /// Returns whether a strip can be compared with another one. A raid10 may not use the last rows of
 /// some members, and thus have a single copy of others.
-fn has_others(world: &World<impl Subject>, status: &Status, strip: Strip) -> bool {
-    let part = &world.parts.devices[0];
+fn has_others(local: &Local, status: &Status, strip: Strip) -> bool {
+    let part = &local.parts.devices[0];
     if part.scenario.has_parity() {
         return true;
     }
@@ -122,123 +121,123 @@ fn has_others(world: &World<impl Subject>, status: &Status, strip: Strip) -> boo
 }
 
 /// Steps until neither request nor background work is left.
-fn run_until_idle(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    while !is_idle(world) {
-        if !step(world)? {
+fn run_until_idle(local: &mut Local) -> Result<(), Failure> {
+    while !is_idle(local) {
+        if !step(local)? {
             return Err(Failure("background work stands still".to_owned()));
         }
     }
     Ok(())
 }
 
-fn is_idle(world: &World<impl Subject>) -> bool {
-    world.in_flight() + world.asked() == 0
-        && world.exec.quiet()
-        && world.exec.machine.idle()
-        && !syncing(world)
+fn is_idle(local: &mut Local) -> bool {
+    local.in_flight() + local.asked() == 0
+        && local.world.rests(CLIENT)
+        && local.machine().idle()
+        && !syncing(local)
 }
 
-fn make_whole(world: &mut World<impl Subject>) -> Result<(), Failure> {
+fn make_whole(local: &mut Local) -> Result<(), Failure> {
     // Every round replaces at least one member; there are not more rounds than members.
-    let roles: u16 = world.parts.devices.iter().map(|part| part.scenario.members).sum();
+    let roles: u16 = local.parts.devices.iter().map(|part| part.scenario.members).sum();
     for _ in 0..=roles * 2 + 4 {
-        heal_devices(world)?;
-        run_until_idle(world)?;
-        let status = world.exec.machine.status();
-        if status.degraded == 0 && status.unsynced_sectors == 0 && !unsound(world, &status) {
+        heal_devices(local)?;
+        run_until_idle(local)?;
+        let status = local.status();
+        if status.degraded == 0 && status.unsynced_sectors == 0 && !unsound(local, &status) {
             return Ok(());
         }
-        let Some(id) = troubles::add_blank(world) else {
+        let Some(id) = troubles::add_blank(local) else {
             return Err(Failure("no room for another member".to_owned()));
         };
-        if let Err(reason) = answer(world, id)? {
+        if let Err(reason) = answer(local, id)? {
             return Err(Failure(format!("a blank member is refused: {reason}")));
         }
-        run_until_idle(world)?;
+        run_until_idle(local)?;
     }
-    if world.lost_in_doubt && !world.parts.devices.iter().all(|part| part.scenario.bad_block_log) {
+    if local.lost_in_doubt && !local.parts.devices.iter().all(|part| part.scenario.bad_block_log) {
         // No new member can note that it lacks what was lost: nobody takes over before it is
         // written.
         return Ok(());
     }
-    let status = world.exec.machine.status();
+    let status = local.status();
     if status.degraded == 0 && status.superblock.level == 6 && status.unreadable_sectors > 0 {
         // Two parities say different things of what cannot be read: a repair takes neither, and it
         // stays so until it is written.
-        world.note_lost(true);
-        if world.lost_in_doubt {
+        local.note_lost(true);
+        if local.lost_in_doubt {
             return Ok(());
         }
     }
     Err(Failure(format!("still degraded by {} with blank members added", status.degraded)))
 }
 
-fn unsound(world: &World<impl Subject>, status: &Status) -> bool {
+fn unsound(local: &Local, status: &Status) -> bool {
     devices(status)
         .filter(|m| m.state != MemberState::Faulty)
-        .any(|m| device_is_bad(world, m.member))
+        .any(|m| device_is_bad(local, m.member))
 }
 
-fn device_is_bad(world: &World<impl Subject>, member: MemberId) -> bool {
-    let device = world.exec.device(member).map(|device| &world.exec.disks[device]);
+fn device_is_bad(local: &Local, member: MemberId) -> bool {
+    let device = local.device(member).map(|device| local.disk(device));
     device.is_none_or(|disk| disk.gone() || disk.damaged())
 }
 
 /// Fails broken members and removes failed ones. Unreadable sectors stay. A member without a
 /// substitute for its role is repaired first, and so are ranges left by a resync.
-fn heal_devices(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    let status = world.exec.machine.status();
-    if unsound(world, &status) || status.unsynced_sectors > 0 {
-        let _ = ask(world, Command::Scrub { repair: true })?;
-        run_until_idle(world)?;
+fn heal_devices(local: &mut Local) -> Result<(), Failure> {
+    let status = local.status();
+    if unsound(local, &status) || status.unsynced_sectors > 0 {
+        let _ = ask(local, Command::Scrub { repair: true })?;
+        run_until_idle(local)?;
     }
-    let status = world.exec.machine.status();
+    let status = local.status();
     for member in devices(&status).map(|m| m.member) {
-        if device_is_bad(world, member) {
-            let _ = ask(world, Command::Fail(member))?;
-            run_until_idle(world)?;
+        if device_is_bad(local, member) {
+            let _ = ask(local, Command::Fail(member))?;
+            run_until_idle(local)?;
         }
     }
-    let status = world.exec.machine.status();
+    let status = local.status();
     for member in devices(&status).filter(|m| m.state == MemberState::Faulty) {
-        ask(world, Command::Remove(member.member))?
+        ask(local, Command::Remove(member.member))?
             .map_err(|reason| Failure(format!("a faulty member stays: {reason}")))?;
     }
     Ok(())
 }
 
 /// A check finds nothing.
-fn scrub(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    ask(world, Command::Scrub { repair: false })?
+fn scrub(local: &mut Local) -> Result<(), Failure> {
+    ask(local, Command::Scrub { repair: false })?
         .map_err(|reason| Failure(format!("check refused: {reason}")))?;
-    world.parts.all_mut().for_each(|part| part.sync_finished = None);
-    run_until_idle(world)?;
-    let found = world.exec.machine.status().mismatch_sectors;
+    local.parts.all_mut().for_each(|part| part.sync_finished = None);
+    run_until_idle(local)?;
+    let found = local.status().mismatch_sectors;
     if found != Some(0) {
         return Err(Failure(format!("the check finds {found:?} mismatches")));
     }
-    let not_checked = world.parts.all().find(|part| part.redundant() && !part.checked());
+    let not_checked = local.parts.all().find(|part| part.redundant() && !part.checked());
     not_checked.map_or(Ok(()), |part| {
         Err(Failure(format!("the check did not reach the end: {:?}", part.sync_finished)))
     })
 }
 
 /// Reads and judges every sector.
-fn read_all(world: &mut World<impl Subject>) -> Result<(), Failure> {
-    let sectors = world.exec.machine.array_sectors();
+fn read_all(local: &mut Local) -> Result<(), Failure> {
+    let sectors = local.machine().array_sectors();
     let mut reads = Workload::sweep(sectors);
-    while reads.more() || world.in_flight() > 0 {
-        while reads.more() && world.submit(&mut reads)? {}
-        step(world)?;
+    while reads.more() || local.in_flight() > 0 {
+        while reads.more() && local.submit(&mut reads)? {}
+        step(local)?;
     }
-    world.outputs()
+    local.outputs()
 }
 
 /// Superblocks of a stopped array: clean, and all equally new.
 fn clean_superblocks(holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
     let mut events = None;
     for &device in holders {
-        let Ok(superblock) = assembly::candidate(disks, device).superblock else {
+        let Ok(superblock) = assembly::candidate(device, &disks[device]).superblock else {
             return Err(Failure(format!("no superblock on device {device} after a stop")));
         };
         if superblock.resync_offset != MAX_SECTOR {
@@ -252,23 +251,23 @@ fn clean_superblocks(holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
 }
 
 /// Stops, and reads the array once more with every member and without as many as it survives.
-pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
-    let status = world.exec.machine.status();
-    let holders: Vec<Vec<usize>> = world
+pub fn verify(mut local: Local) -> Result<Report, Failure> {
+    let status = local.status();
+    let holders: Vec<Vec<usize>> = local
         .holders(&status)
         .into_iter()
         .map(|part| part.into_iter().flatten().collect())
         .collect();
-    let mut disks = stop(&mut world)?;
+    let mut disks = stop(&mut local)?;
     for holders in &holders {
         clean_superblocks(holders, &disks)?;
     }
     let mut subsets = vec![Vec::new()];
-    for _ in 0..if world.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
+    for _ in 0..if local.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
         let mut without = Vec::new();
-        for (part, holders) in world.parts.devices.iter().zip(&holders) {
+        for (part, holders) in local.parts.devices.iter().zip(&holders) {
             for _ in 0..part.scenario.tolerance() {
-                let device = world.rng.pick(holders);
+                let device = local.rng.pick(holders);
                 if !without.contains(&device) {
                     without.push(device);
                 }
@@ -277,43 +276,39 @@ pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
         subsets.push(without);
     }
     for without in subsets {
-        let World { scenario, parts, rng, trace, .. } = &mut world;
-        let (exec, forced) = start(disks, scenario, parts, rng, trace, Some(&without))?;
-        if forced {
+        if restart(&mut local, disks, Some(&without))? {
             return Err(Failure("dirty after a clean stop".to_owned()));
         }
-        world.restart(exec);
-        world.parts.all_mut().for_each(|part| part.synced = true);
-        world.exec.read_only = true;
-        world.exec.drain(&mut world.trace);
-        read_all(&mut world).map_err(|Failure(what)| {
+        local.parts.all_mut().for_each(|part| part.synced = true);
+        local.world.drain(CLIENT);
+        read_all(&mut local).map_err(|Failure(what)| {
             Failure(format!("after a clean stop, without devices {without:?}: {what}"))
         })?;
-        disks = std::mem::take(&mut world.exec.disks);
+        disks = local.process_mut().take_disks();
     }
-    Ok(Report::of(&world.trace))
+    Ok(Report::of(&local.world.trace))
 }
 
 /// More was broken than the level survives. Requests were answered, nothing read was wrong; the
 /// devices' metadata must still make sense.
-pub fn after_excess(mut world: World<impl Subject>) -> Result<Report, Failure> {
-    let disks = if world.exec.machine.status().state == ArrayState::Failed {
-        world.power_cut()
+pub fn after_excess(mut local: Local) -> Result<Report, Failure> {
+    let disks = if local.status().state == ArrayState::Failed {
+        local.power_cut()
     } else {
-        end_troubles(&mut world)?;
-        if world.parts.over.is_none() {
-            check_over_faults(&mut world)?;
+        end_troubles(&mut local)?;
+        if local.parts.over.is_none() {
+            check_over_faults(&mut local)?;
         }
-        read_all(&mut world)?;
+        read_all(&mut local)?;
         // What was left out, and differs, must not hide behind what cannot be read.
-        world.exec.disks.iter_mut().for_each(Disk::read_again);
-        stop(&mut world)?
+        local.process_mut().devices.iter_mut().for_each(|device| device.disk.read_again());
+        stop(&mut local)?
     };
-    Ok(examined(&world, &disks))
+    Ok(examined(&local, &disks))
 }
 
 /// The devices' metadata make sense, which is all that is asked of them.
-pub fn examined(world: &World<impl Subject>, disks: &[Disk]) -> Report {
+pub fn examined(local: &Local, disks: &[Disk]) -> Report {
     assembly::examine(disks);
-    Report::of(&world.trace)
+    Report::of(&local.world.trace)
 }

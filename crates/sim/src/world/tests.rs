@@ -1,13 +1,15 @@
 //! The simulated fabric under small scripted machines: it keeps its guarantees and no others, and
 //! detects machines that rely on more.
 
+mod mirrors;
+
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
 use braid_array::{Action, Buf, IoId, IoOp};
 
+use super::World;
 use super::process::POISON;
 use super::script::{self, Heard};
-use super::world::ClusterWorld;
 use crate::disk::Disk;
 use crate::fault::FaultProfile;
 use crate::rng::Rng;
@@ -15,7 +17,7 @@ use crate::trace::Trace;
 
 const PEER: PeerId = PeerId(7);
 
-fn world(seed: u64) -> ClusterWorld {
+fn world(seed: u64) -> World {
     let profile = FaultProfile {
         disk_nanos: 100_000,
         net_nanos: 50_000,
@@ -23,11 +25,11 @@ fn world(seed: u64) -> ClusterWorld {
         slow_permille: 20,
         ..FaultProfile::CALM
     };
-    ClusterWorld::new(Rng::new(seed), profile, Trace::new(false))
+    World::new(Rng::new(seed), profile, Trace::new(false))
 }
 
 fn start(
-    world: &mut ClusterWorld,
+    world: &mut World,
     name: &str,
     begin: Vec<Action>,
     rule: impl FnMut(&Event) -> Vec<Action> + Send + 'static,
@@ -59,7 +61,7 @@ fn is_done(event: &Event, wanted: u64) -> bool {
     matches!(event, Event::Done { io, .. } if io.0 == wanted)
 }
 
-fn run(world: &mut ClusterWorld) {
+fn run(world: &mut World) {
     while world.step() {
         assert!(world.steps < 10_000, "no end");
     }
@@ -268,7 +270,7 @@ fn volumes_are_opened_alone_and_written_to() {
     assert_eq!(world.faults, [""; 0]);
     let refused = |event: &Event| matches!(event, Event::Volume { io: IoId(2), result: Err(_) });
     assert!(heard.lock().unwrap().iter().any(refused));
-    assert_eq!(world.processes[a].volumes["v"].disk.image()[8 * 512], 3);
+    assert_eq!(world.processes[a].volume("v").disk.image()[8 * 512], 3);
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use braid_array::Role;
 
-use super::World;
-use crate::assembly;
-use crate::part::holder;
-use crate::scenario::Log;
-use crate::subject::Subject;
+use super::{CLIENT, Local};
+use crate::local::assembly;
+use crate::local::part::holder;
+use crate::local::scenario::Log;
 
-impl<M: Subject> World<M> {
+impl Local {
     /// Takes the promise off data that a write hole may have changed, for the missing roles. An
     /// inner array has no write hole.
     pub fn exempt(&mut self) {
@@ -17,7 +16,7 @@ impl<M: Subject> World<M> {
         if part.suspects.is_empty() || !self.forced && !partial {
             return;
         }
-        let status = self.exec.machine.status();
+        let status = self.world.processes[CLIENT].client().status();
         for role in Role::all(part.scenario.members) {
             if holder(&status, role).is_some() {
                 continue;
@@ -45,18 +44,20 @@ impl<M: Subject> World<M> {
         if part.suspects.is_empty() || self.parts.over.is_some() {
             return;
         }
-        let status = self.exec.machine.status();
+        let process = &mut self.world.processes[CLIENT];
+        let status = process.client().status();
         for role in Role::all(part.scenario.members) {
-            let device = holder(&status, role).and_then(|member| self.exec.device(member));
+            let device = holder(&status, role).and_then(|member| process.device_of(member));
             let Some(device) = device else { continue };
-            if self.exec.disks[device].blind() {
+            let disk = &process.devices[device].disk;
+            if disk.blind() {
                 part.suspects.exempt(role, &part.geometry, &mut self.judge);
             }
             // It may not have got what the one before it could not read, and says so in its log.
-            let listed = assembly::candidate(&self.exec.disks, device).bad_blocks;
+            let listed = assembly::candidate(device, disk).bad_blocks;
             let listed = listed.unwrap_or_default();
             let listed = listed.ranges().iter().flat_map(|&(at, sectors)| at..at + sectors);
-            for bad in self.exec.disks[device].unreadable().iter().copied().chain(listed) {
+            for bad in disk.unreadable().iter().copied().chain(listed) {
                 let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
                 let unit = column - column % height;
                 let rows = unit..unit + height;

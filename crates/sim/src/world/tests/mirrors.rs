@@ -1,11 +1,20 @@
 //! The executor and the oracle under the simplest machine there is: two plain mirrors.
 
-use super::*;
-use crate::oracle::{LogicalTime, Oracle, Range, WriteToken};
-use crate::stamp;
+use braid_array::action::Event;
 use braid_array::request::Full;
 use braid_array::status::Status;
-use braid_array::{BlockMachine, Op, Request, RequestId};
+use braid_array::{
+    Action, BlockMachine, Buf, Instant, IoId, IoOp, Machine, MemberId, Op, Request, RequestId,
+};
+
+use crate::disk::Disk;
+use crate::fault::{FaultProfile, Mutation};
+use crate::oracle::{LogicalTime, Oracle, Range, WriteToken};
+use crate::rng::Rng;
+use crate::stamp;
+use crate::trace::Trace;
+use crate::world::World;
+use crate::world::process::Process;
 
 const SECTORS: u64 = 64;
 
@@ -14,13 +23,11 @@ struct Mirror {
     next: u64,
     pending: Vec<(RequestId, Vec<IoId>)>,
     actions: Vec<Action>,
-    errors: usize,
 }
 
 impl Machine for Mirror {
     fn handle(&mut self, _now: Instant, event: Event) {
-        let Event::Done { io, result } = event else { return };
-        self.errors += usize::from(result.is_err());
+        let Event::Done { io, .. } = event else { return };
         for (id, ios) in &mut self.pending {
             ios.retain(|pending| *pending != io);
             if ios.is_empty() {
@@ -83,51 +90,51 @@ impl BlockMachine for Mirror {
 }
 
 struct Bench {
-    exec: Executor<Mirror>,
+    world: World,
+    /// The process of the mirror.
+    process: usize,
     oracle: Oracle,
-    trace: Trace,
     buf: Buf,
 }
 
-const PROFILE: FaultProfile = FaultProfile {
-    disk_nanos: 1000,
-    compute_nanos: 0,
-    slow_permille: 10,
-    check_stable: true,
-    ..FaultProfile::CALM
-};
+const PROFILE: FaultProfile =
+    FaultProfile { disk_nanos: 1000, compute_nanos: 0, slow_permille: 10, ..FaultProfile::CALM };
 
 impl Bench {
     fn new(seed: u64, profile: FaultProfile) -> Self {
-        let disks = vec![Disk::new(SECTORS), Disk::new(SECTORS)];
-        let attached = vec![Some(0), Some(1)];
-        let rng = Rng::new(seed);
-        let start = Instant(1);
-        Self {
-            exec: Executor::new(Mirror::default(), disks, attached, 4096, start, profile, rng),
-            oracle: Oracle::new(SECTORS),
-            trace: Trace::new(false),
-            buf: Buf { offset: 0, len: 1024 },
-        }
+        let world = World::new(Rng::new(seed), profile, Trace::new(false));
+        let oracle = Oracle::new(SECTORS);
+        let mut bench = Self { world, process: 0, oracle, buf: Buf { offset: 0, len: 1024 } };
+        bench.start(vec![Disk::new(SECTORS), Disk::new(SECTORS)]);
+        bench
+    }
+
+    /// A mirror begins on these disks.
+    fn start(&mut self, disks: Vec<Disk>) {
+        let mirror = Box::new(Mirror::default());
+        let attached = [(MemberId(0), 0), (MemberId(1), 1)];
+        self.process = self.world.start(Process::of_array(mirror, 4096, disks, &attached));
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        self.world.processes[self.process].bytes(self.buf)
     }
 
     /// Runs a request to its end.
     fn request(&mut self, op: Op, sector: u64) {
         let request = Request { id: RequestId(1), op, sector, sectors: 2, buf: self.buf };
-        self.exec.machine.submit(self.exec.now(), request).unwrap();
-        self.exec.drain(&mut self.trace);
-        while self.exec.step(&mut self.trace) {}
-        let complete = self.exec.outputs.drain(..).map(|output| match output {
-            Output::Action(action) => action,
-            Output::Fault(fault) => panic!("{fault}"),
-        });
+        let now = self.world.now();
+        self.world.processes[self.process].client().submit(now, request).unwrap();
+        self.world.drain(self.process);
+        while self.world.step() {}
+        assert_eq!(self.world.faults, [""; 0]);
         let expected = Action::Complete { id: RequestId(1), result: Ok(()) };
-        assert_eq!(complete.collect::<Vec<_>>(), [expected]);
+        assert_eq!(std::mem::take(&mut self.world.outputs), [(self.process, expected)]);
     }
 
     fn write(&mut self, sector: u64, fua: bool) {
         let serial = self.oracle.new_serial();
-        stamp::fill(self.exec.bytes(self.buf), sector, serial);
+        stamp::fill(self.bytes(), sector, serial);
         let token: WriteToken = self.oracle.write_submitted(Range { sector, sectors: 2 }, serial);
         self.request(Op::Write { fua }, sector);
         self.oracle.write_completed(token, true, fua);
@@ -142,7 +149,7 @@ impl Bench {
     fn read(&mut self, sector: u64) -> bool {
         let moment = self.oracle.read_submitted();
         self.request(Op::Read, sector);
-        let bytes = self.exec.bytes(self.buf).to_vec();
+        let bytes = self.bytes().to_vec();
         self.oracle.read_completed(moment, sector, &bytes, false, &|_| false).is_ok()
     }
 }
@@ -160,7 +167,8 @@ fn run(seed: u64, profile: FaultProfile) -> bool {
             return false;
         }
     }
-    bench.exec.power_cut();
+    let disks = bench.world.power_cut(bench.process);
+    bench.start(disks);
     bench.oracle.power_cut();
     (0..8).all(|sector| bench.read(sector))
 }
@@ -177,7 +185,8 @@ fn a_right_executor_passes_and_a_wrong_one_does_not() {
 #[test]
 fn a_device_that_is_gone_answers_so() {
     let mut bench = Bench::new(1, PROFILE);
-    bench.exec.disks[1].set_gone(true);
+    bench.world.processes[bench.process].devices[1].disk.set_gone(true);
+    let trace = bench.world.trace.events();
     bench.write(3, false);
-    assert_eq!(bench.exec.machine.errors, 1);
+    assert_eq!(bench.world.trace.events() - trace, 3, "two writes, of which one fails");
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use braid_array::geometry::{Geometry, Strip};
 
 use crate::judge::Judge;
+use crate::local::scenario::Scenario;
 use crate::oracle::Range;
-use crate::scenario::Scenario;
 
 /// The columns in doubt.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::{Geometry, Strip};
 
-use crate::assembly;
 use crate::disk::Disk;
-use crate::scenario::Scenario;
+use crate::local::assembly;
+use crate::local::scenario::Scenario;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -38,7 +38,7 @@ impl<'a> Stopped<'a> {
         holders: &[Option<usize>],
     ) -> Self {
         let bad = |device: usize| {
-            let log = assembly::candidate(disks, device).bad_blocks.unwrap_or_default();
+            let log = assembly::candidate(device, &disks[device]).bad_blocks.unwrap_or_default();
             log.ranges().iter().map(|(start, sectors)| *start..start + sectors).collect()
         };
         let members =
@@ -111,7 +111,7 @@ impl<'a> Stopped<'a> {
 
 /// Returns the ranges that a device's superblock and bitmap mark as possibly out of sync.
 fn marked(disks: &[Disk], device: usize) -> Option<Vec<Range<u64>>> {
-    let candidate = assembly::candidate(disks, device);
+    let candidate = assembly::candidate(device, &disks[device]);
     let mark = candidate.superblock.ok()?.resync_offset;
     Some(match candidate.bitmap {
         _ if mark == MAX_SECTOR => Vec::new(),

@@ -5,6 +5,8 @@
 pub(super) enum Due {
     Work(usize),
     Fabric(FabricDue),
+    /// Unused memory of the process is taken back.
+    Cool(usize),
     /// The process goes on.
     Thaw(usize),
     /// A wake-up at a given time.

@@ -9,8 +9,8 @@ use braid_array::geometry::{Geometry, Shape};
 use braid_array::level::{Layout, Level};
 
 use crate::disk::Disk;
+use crate::local::scenario::{Birth, Log, Scenario};
 use crate::rng::Rng;
-use crate::scenario::{Birth, Log, Scenario};
 
 /// Sectors kept for the superblock, for the bitmap and for the bad-block log, each.
 const AREA_SECTORS: u64 = 8;

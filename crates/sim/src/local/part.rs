@@ -8,9 +8,9 @@ use braid_array::geometry::Geometry;
 use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Role};
 
-use crate::create;
-use crate::scenario::{Birth, Scenario};
-use crate::suspects::Suspects;
+use crate::local::create;
+use crate::local::scenario::{Birth, Scenario};
+use crate::local::suspects::Suspects;
 
 /// Largest height of a reconstructed unit.
 const UNIT_SECTORS: u32 = 128;

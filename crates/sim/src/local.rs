@@ -1,0 +1,528 @@
+//! A local array of a seed, [`Local`]: a process with devices in a world, the requests in flight
+//! and the allowed contents.
+//!
+//! A seed draws a [`scenario`], or one of arrays of arrays ([`nested`]). In [`run`] a new array
+//! ([`create`]) is assembled ([`assembly`]), lives and meets [`troubles`], loses power, and is
+//! assembled again. In the end all troubles are mended and every sector is compared
+//! ([`final_check`]).
+
+pub mod assembly;
+mod commands;
+pub mod create;
+mod exempt;
+pub mod final_check;
+pub mod nested;
+pub mod part;
+pub mod past;
+pub mod progress;
+pub mod redundancy;
+pub mod run;
+pub mod scenario;
+pub mod suspects;
+pub mod troubles;
+
+use std::collections::BTreeMap;
+
+use braid_array::action::{Command, CommandId};
+use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::stack::Stack;
+use braid_array::status::{MemberState, Status};
+use braid_array::{
+    Action, BlockMachine, Buf, Instant, MemberId, Request, RequestError, RequestId, Role,
+};
+
+use self::commands::{Commands, Replied};
+use crate::device_io::written;
+use crate::disk::Disk;
+use crate::judge::{self, Flight, Judge, Read};
+use crate::local::part::{Part, Parts, arrays, holder};
+use crate::local::past::Snapshot;
+use crate::local::scenario::Scenario;
+use crate::oracle::{LogicalTime, Range};
+use crate::report::Failure;
+use crate::rng::Rng;
+use crate::workload::{Kind, Workload};
+use crate::world::World;
+use crate::world::process::Process;
+
+/// Bytes of a request's buffer: the largest request of a workload.
+pub const SLOT_BYTES: u32 = 64 << 10;
+
+/// Buffers for each request in flight: some may have to be given up.
+pub const BUFFERS: usize = 8;
+
+/// Largest height of a range that a repair takes from parity at once.
+const BLOCK_SECTORS: u64 = 8;
+
+/// The process of the array, the only client of the judge.
+pub const CLIENT: usize = 0;
+
+/// A device that answers nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Hang {
+    /// The device.
+    pub device: usize,
+    /// End of the administrator's patience; if `over`, end of the hang.
+    pub until: Instant,
+    /// Set after the administrator's patience has ended.
+    pub over: bool,
+}
+
+/// A seed's local array, or array of arrays, with what may be read of it and what is broken.
+///
+/// It owns a world with one process, the machine on its devices, the [`Judge`], and in `parts` the
+/// state of each array. Order of calls: [`new`](Self::new) with a machine that was started; then
+/// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `world`, and after each of these
+/// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
+/// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
+/// lives of a seed one by one.
+pub struct Local {
+    /// Scenario of the seed.
+    pub scenario: Scenario,
+    /// Draws troubles.
+    pub rng: Rng,
+    /// Allowed contents, and the requests in flight.
+    pub judge: Judge,
+    /// The world of the running array.
+    pub world: World,
+    /// The arrays it is made of.
+    pub parts: Parts,
+    /// Set if more was broken than the level survives: errors are allowed.
+    pub excess: bool,
+    /// Set if a member was lost, or could not read, before a resync had made parity fit.
+    pub lost_in_doubt: bool,
+    /// Set if an inner array lost a copy before a resync had made its copies equal: the outer array
+    /// may have compared that copy.
+    pub copies_in_doubt: bool,
+    /// Requests from before this moment may have met unreadable data while parity was in doubt,
+    /// although a resync has ended since.
+    pub doubt_ended: Option<LogicalTime>,
+    /// Set if the array was started by force: parity counts, right or wrong.
+    pub forced: bool,
+    /// Devices with bad sectors, and the time from which they are rewritten.
+    pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
+    /// Devices that answer nothing.
+    pub hangs: Vec<Hang>,
+    /// Full devices, and the time at which they get space.
+    pub tight: Vec<(usize, Instant)>,
+    /// A device as it was at an earlier time.
+    pub snapshot: Option<Snapshot>,
+    /// Set if a device was full in this life: writes may be refused.
+    pub was_tight: bool,
+    /// Set if a member has just failed or become in sync.
+    pub members_changed: bool,
+    commands: Commands,
+    waiting: Option<(Kind, Range)>,
+    full: bool,
+}
+
+impl Local {
+    /// An array that was just assembled.
+    pub fn new(scenario: Scenario, rng: Rng, judge: Judge, world: World, parts: Parts) -> Self {
+        Self {
+            scenario,
+            rng,
+            judge,
+            world,
+            parts,
+            excess: false,
+            lost_in_doubt: false,
+            copies_in_doubt: false,
+            doubt_ended: None,
+            forced: false,
+            damaged: BTreeMap::new(),
+            hangs: Vec::new(),
+            tight: Vec::new(),
+            was_tight: false,
+            members_changed: false,
+            snapshot: None,
+            commands: Commands::default(),
+            waiting: None,
+            full: false,
+        }
+    }
+
+    /// A new machine runs on the devices.
+    pub fn restart(&mut self, world: World) {
+        self.world = world;
+        self.judge.client_begins(CLIENT, self.scenario.depth, SLOT_BYTES.into());
+        let devices = &self.world.processes[CLIENT].devices;
+        self.damaged.retain(|device, _| devices[*device].disk.damaged());
+        self.hangs.clear();
+        self.relax();
+        self.was_tight = false;
+        self.commands.power_cut();
+        self.waiting = None;
+        self.full = false;
+    }
+
+    /// The process of the array.
+    pub fn process(&self) -> &Process {
+        &self.world.processes[CLIENT]
+    }
+
+    /// The process of the array.
+    pub fn process_mut(&mut self) -> &mut Process {
+        &mut self.world.processes[CLIENT]
+    }
+
+    /// The machine.
+    pub fn machine(&mut self) -> &mut (dyn BlockMachine + Send) {
+        self.process_mut().client()
+    }
+
+    /// The state of the array.
+    pub fn status(&mut self) -> Status {
+        self.machine().status()
+    }
+
+    /// A device.
+    pub fn disk(&self, device: usize) -> &Disk {
+        &self.process().devices[device].disk
+    }
+
+    /// A device.
+    pub fn disk_mut(&mut self, device: usize) -> &mut Disk {
+        &mut self.process_mut().devices[device].disk
+    }
+
+    /// All devices.
+    pub fn disks(&self) -> Vec<&Disk> {
+        self.process().devices.iter().map(|device| &device.disk).collect()
+    }
+
+    /// Returns whether the device is a member now.
+    pub fn is_attached(&self, device: usize) -> bool {
+        self.process().devices[device].open.is_some()
+    }
+
+    /// The device of a member.
+    pub fn device(&self, member: MemberId) -> Option<usize> {
+        self.process().device_of(member)
+    }
+
+    /// A note for the trace.
+    pub fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
+        self.world.note(numbers, words);
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.judge.in_flight(CLIENT)
+    }
+
+    /// Returns whether this device has bad sectors, or a request in flight may have met them.
+    pub fn is_damaged(&mut self, device: usize) -> bool {
+        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
+        let patience = self.scenario.profile.disk_nanos * 1000;
+        let Some(since) = self.damaged.get_mut(&device) else { return false };
+        if self.world.processes[CLIENT].devices[device].disk.damaged() {
+            *since = None;
+        } else if let Some((moment, at)) = *since {
+            let now = self.world.now().0;
+            if oldest.is_none_or(|oldest| oldest > moment) && now > at.0 + patience {
+                self.damaged.remove(&device);
+                return false;
+            }
+        } else {
+            *since = Some((self.judge.moment(), self.world.now()));
+        }
+        true
+    }
+
+    /// Returns whether this device is gone, hangs, or is damaged.
+    pub fn is_unsound(&mut self, device: usize) -> bool {
+        let disk = self.disk(device);
+        disk.gone() || disk.hung() || self.is_damaged(device)
+    }
+
+    /// Commands without a reply.
+    pub fn asked(&self) -> usize {
+        self.commands.asked()
+    }
+
+    /// Submits the next request if there is room. True when one was taken.
+    pub fn submit(&mut self, workload: &mut Workload) -> Result<bool, Failure> {
+        if self.full || self.judge.free_slot(CLIENT).is_none() {
+            return Ok(false);
+        }
+        let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
+        let taken = self.submit_one(kind, range);
+        if !taken {
+            if self.in_flight() == 0 {
+                return Err(Failure("the machine is full with nothing in flight".to_owned()));
+            }
+            self.waiting = Some((kind, range));
+            self.full = true;
+        }
+        Ok(taken)
+    }
+
+    fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
+        let draft = self.world.ask(&mut self.judge, CLIENT, kind, range);
+        let Some(draft) = draft else { return false };
+        let Range { sector, sectors } = range;
+        let slot = draft.request.id.0;
+        let serial = draft.serial;
+        // Now and then the next write is announced, whether it comes or not.
+        self.machine().expect_writes(serial.is_multiple_of(3));
+        self.note(&[10, slot, sector, sectors, u64::from(serial)], || {
+            format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
+        });
+        let synced = self.parts.all().all(|part| part.synced);
+        self.judge.submitted(CLIENT, draft, synced);
+        self.world.drain(CLIENT);
+        true
+    }
+
+    /// A read is asked for again with another buffer: the one it had is still in use.
+    fn ask_again(&mut self, flight: Flight) -> Result<(), Failure> {
+        let slot = flight.request.id.0;
+        if flight.kind != Kind::Read {
+            return Err(Failure(format!("nobody writes into the buffer of request {slot}")));
+        }
+        let none = || Failure("no buffer is left".to_owned());
+        self.judge.resubmitted(CLIENT, flight, flight.request.buf);
+        let lent = |buf| self.world.lent(CLIENT, buf);
+        let offset = self.judge.free_buffer(CLIENT, lent).ok_or_else(none)?;
+        let buf = Buf { offset, ..flight.request.buf };
+        self.note(&[12, slot], || format!("AGAIN #{slot}"));
+        self.judge.resubmitted(CLIENT, flight, buf);
+        let request = Request { buf, ..flight.request };
+        let now = self.world.now();
+        let taken = self.machine().submit(now, request);
+        taken.map_err(|_| Failure("full right after a completion".to_owned()))?;
+        self.world.drain(CLIENT);
+        Ok(())
+    }
+
+    /// Gives the array a command; the reply comes later.
+    pub fn ask(&mut self, command: Command) -> CommandId {
+        let (id, name) = self.commands.ask(&command);
+        self.note(&[20, id.0], || format!("COMMAND {} {name}", id.0));
+        self.world.command(CLIENT, id, command);
+        id
+    }
+
+    /// Returns whether this command waits for its reply.
+    pub fn waits(&self, id: CommandId) -> bool {
+        self.commands.waits(id)
+    }
+
+    /// Sees to everything that came out of the machine.
+    pub fn outputs(&mut self) -> Result<(), Failure> {
+        for (_, output) in std::mem::take(&mut self.world.outputs) {
+            match output {
+                Action::Complete { id, result } => self.completed(id, result)?,
+                Action::Reply { id, result } => {
+                    self.replied(id, result.map_err(|error| error.to_string()))?;
+                }
+                Action::Notify(event) => self.notified(&event)?,
+                other => return Err(Failure(format!("unexpected {other:?}"))),
+            }
+        }
+        self.world.faultless()
+    }
+
+    fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        let flight = self.judge.answered(CLIENT, id)?;
+        if result == Err(RequestError::BufferHeld) {
+            return self.ask_again(flight);
+        }
+        self.full = false;
+        self.world.is_free(CLIENT, flight.request.buf)?;
+        let Flight { kind, range, request, .. } = flight;
+        self.note(&[11, id.0, u64::from(result.is_ok())], || {
+            format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
+        });
+        let refused = result == Err(RequestError::NoSpace) && self.was_tight;
+        if refused && !matches!(kind, Kind::Read | Kind::Flush) {
+            let part = &mut self.parts.devices[0];
+            part.suspects.in_flight(range, &part.geometry);
+            part.synced = false;
+            let degraded = self.status().degraded > 0;
+            self.note_lost(degraded);
+            self.exempt();
+            self.exempt_unreadable();
+        }
+        if let Err(error) = result
+            && !self.excess
+            && !refused
+            && !self.may_be_lost(error, flight.moment)
+        {
+            let Range { sector, sectors } = range;
+            return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
+        }
+        let bytes = self.world.processes[CLIENT].found(request.buf);
+        let read = Read { bytes, stays: true, excused: &judge::nothing };
+        self.judge.conclude(&flight, result, Some(read))?;
+        let suspects = &mut self.parts.devices[0].suspects;
+        if result.is_ok() {
+            suspects.note_served();
+        }
+        if !matches!(kind, Kind::Read | Kind::Flush) {
+            suspects.note_write(range);
+        }
+        let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
+        if writes && result.is_ok() && self.parts.over.is_none() {
+            let part = &mut self.parts.devices[0];
+            part.suspects.written(range, &part.geometry);
+        }
+        Ok(())
+    }
+
+    fn replied(&mut self, id: CommandId, result: Result<(), String>) -> Result<(), Failure> {
+        let Some(Replied { name, left }) = self.commands.replied(id, &result) else {
+            return Err(Failure(format!("command {} replied twice", id.0)));
+        };
+        self.note(&[21, id.0, u64::from(result.is_ok())], || {
+            format!("REPLY {} {name}: {result:?}", id.0)
+        });
+        if let Some(member) = left {
+            self.process_mut().attach(member, None);
+        }
+        Ok(())
+    }
+
+    /// All devices have room again.
+    pub fn relax(&mut self) {
+        self.tight.clear();
+        self.process_mut().devices.iter_mut().for_each(|device| device.disk.set_full(false));
+    }
+
+    /// Returns the reason for refusing a command, if it was refused.
+    pub fn refusal(&mut self, id: CommandId) -> Option<String> {
+        self.commands.refusal(id)
+    }
+
+    fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
+        self.note(&[30], || format!("EVENT {event:?}"));
+        let mut part = self.parts.top_mut();
+        let mut told = event;
+        if let ArrayEvent::Within { array, event } = event {
+            let number = array.0 - Stack::array(MemberId(0)).0;
+            part = &mut self.parts.devices[usize::from(number)];
+            told = event;
+        }
+        self.members_changed |=
+            matches!(told, ArrayEvent::MemberFailed { .. } | ArrayEvent::MemberActive(_));
+        // A member that had no room did not get what was written: sums there may not fit, and what
+        // goes with another one before a resync is over is lost.
+        self.lost_in_doubt |= self.was_tight && matches!(told, ArrayEvent::DataLost { .. });
+        let doubtful = part.scenario.has_parity() && !part.synced;
+        part.notified(told);
+        let ended = doubtful && part.synced;
+        if ended && self.some_was_unreadable() {
+            self.doubt_ended = Some(self.judge.moment());
+        }
+        self.judge(told)
+    }
+
+    /// Returns whether this error may report lost data that parity cannot vouch for. Before the
+    /// first resync, data lost with a member or unreadable must not be computed from parity. A
+    /// request may have met sectors that were rewritten before it was answered. A request with a
+    /// failed piece is answered after its other pieces: the resync may have ended by then.
+    fn may_be_lost(&mut self, error: RequestError, submitted: LogicalTime) -> bool {
+        let damaged = (0..self.process().devices.len()).any(|device| self.is_damaged(device));
+        let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
+        let medium = error == RequestError::Medium;
+        self.note_lost((damaged || gaps) && medium);
+        let met_it = self.doubt_ended.is_some_and(|ended| submitted < ended);
+        (self.lost_in_doubt || met_it) && medium
+    }
+
+    /// Returns whether a request in flight may have met unreadable data.
+    fn some_was_unreadable(&self) -> bool {
+        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
+        let met = |(device, since): (&usize, &Option<(LogicalTime, Instant)>)| {
+            let remembers = |(moment, _)| oldest.is_some_and(|oldest| oldest <= moment);
+            self.disk(*device).damaged() || since.is_none_or(remembers)
+        };
+        self.damaged.iter().any(met) || self.parts.all().any(|part| part.rebuilt_with_gaps)
+    }
+
+    /// Records that data are lost or unreadable: before the end of a resync, parity cannot vouch
+    /// for them.
+    pub fn note_lost(&mut self, lost: bool) {
+        let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
+        self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
+        let copies = |part: &Part| part.redundant() && !part.scenario.has_parity() && !part.synced;
+        let compared = self.parts.over.as_ref().is_some_and(Part::redundant);
+        self.copies_in_doubt |= lost && compared && self.parts.devices.iter().any(copies);
+    }
+
+    /// Checks the claim of an event.
+    fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
+        match *event {
+            ArrayEvent::MemberFailed { .. } => {
+                self.note_lost(true);
+                self.exempt();
+            }
+            // Who asks for it takes parity's word for what cannot be read.
+            ArrayEvent::SyncStarted(SyncAction::Repair) => self.exempt_unread(BLOCK_SECTORS),
+            ArrayEvent::ReadCorrected { member, fault } => {
+                let disk = self.device(member).map(|device| self.disk(device));
+                let sector = fault.sector.unwrap_or(0);
+                if disk.is_some_and(|disk| disk.read(sector, &mut [0; 512]).is_err()) {
+                    return Err(Failure(format!("{event:?}, and cannot be read")));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The device that holds a role completely.
+    pub fn holder_device(&self, status: &Status, role: Role) -> Option<usize> {
+        self.device(holder(status, role)?)
+    }
+
+    /// By array of devices and role: the device that holds the role completely.
+    pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
+        let of = |(array, part): (&Status, &Part)| {
+            let roles = Role::all(part.scenario.members);
+            roles.map(|role| self.holder_device(array, role)).collect()
+        };
+        arrays(status).iter().zip(&self.parts.devices).map(of).collect()
+    }
+
+    /// Cuts the power. Returns the devices.
+    pub fn power_cut(&mut self) -> Vec<Disk> {
+        let status = self.status();
+        self.note(&[40], || "POWER CUT".to_owned());
+        let mut pending: Vec<Vec<(u64, u64)>> =
+            self.disks().into_iter().map(|disk| disk.pending().collect()).collect();
+        for (device, op) in self.world.io_of(CLIENT) {
+            pending[device].extend(written(op));
+        }
+        // A member found faulty a moment ago may come back as if in sync. One that is being rebuilt
+        // is not read where it is not finished.
+        for (array, part) in arrays(&status).iter().zip(&mut self.parts.devices) {
+            for member in array.members.iter().filter(|m| m.state != MemberState::Rebuilding) {
+                if let Some(device) = self.world.processes[CLIENT].device_of(member.member) {
+                    part.suspects.pending(&pending[device]);
+                }
+            }
+            if self.parts.over.is_some() {
+                part.cut_blindly(array);
+                continue;
+            }
+            for flight in self.judge.flights(CLIENT) {
+                if !matches!(flight.kind, Kind::Read | Kind::Flush) {
+                    part.suspects.note_write(flight.range);
+                    part.suspects.in_flight(flight.range, &part.geometry);
+                }
+            }
+        }
+        if let Some(over) = &mut self.parts.over {
+            over.cut_blindly(&status);
+        }
+        self.judge.oracle.power_cut();
+        self.parts.all_mut().for_each(|part| part.synced = false);
+        self.world.power_cut(CLIENT)
+    }
+}
