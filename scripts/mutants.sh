@@ -4,7 +4,8 @@
 # does, seeds of local arrays, then of those with logs. A rule that nobody misses is a gap of the
 # simulator, or no rule. LOGS=1: of arrays with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
-# SEEDS: how many at most (10000). START: from which on (1).
+# SEEDS: how many at most (10000). START: from which on (1; or where the page of the simulator says
+# that the rule is missed first, if that is beyond them).
 # RATE=1: runs all seeds, and tells how many of a thousand fail.
 # DRAWN=N: takes so many, drawn, of those that docs/simulation.md says are noticed by one of the
 # first hundred seeds.
@@ -17,10 +18,13 @@ start=${START:-1} most=${SEEDS:-10000}
 
 # seeds RULE OPTION...: the first seed that fails, or how many of a thousand do, if any does.
 seeds() {
-	local rule=$1 said first=--first
+	local rule=$1 said first=--first from
 	shift
+	from=$(awk -F ' *[|] *' -v rule="$rule" '$2 == rule { sub(/^log seed /, "", $4); print $4 + 0 }' \
+		docs/simulation.md)
+	[ "${from:-0}" -gt "$most" ] || from=$start
 	[ -z "${RATE:-}" ] || first=
-	said=$(BRAID_MUTANT=$rule "$sim" "$@" --start "$start" --seeds "$most" $first) || true
+	said=$(BRAID_MUTANT=$rule "$sim" "$@" --start "$from" --seeds "$most" $first) || true
 	# One that was killed has noticed nothing, and missed nothing.
 	grep -q '^[0-9]* passed, [0-9]* failed' <<<"$said" || { echo "it did not end"; return; }
 	if [ -n "${RATE:-}" ]; then
