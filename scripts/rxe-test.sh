@@ -50,8 +50,9 @@ release=${image##*/vmlinuz-}
 	refuse "depmod failed"
 
 # --- the tests
-cargo test --quiet -p braid-host --features images,ofi --lib --no-run || refuse "the tests do not build"
-tests=$(cargo test -p braid-host --features images,ofi --lib --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
+built=(cargo test -p braid-host --features "images,ofi" --lib --no-run)
+"${built[@]}" --quiet || refuse "the tests do not build"
+tests=$("${built[@]}" 2>&1 | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
 [ -x "$tests" ] || refuse "no test program"
 
 # --- the guest's first steps: load what it needs, and take this machine's root

@@ -342,7 +342,7 @@ fn serve_machine(
     stops: Stops,
     ready: impl FnOnce(&[String]) -> io::Result<()>,
 ) -> Result<(), Refusal> {
-    let How { name, run_dir, .. } = how;
+    let How { name, run_dir, successor, .. } = how;
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
     let mut control = ControlServer::bind(run_dir, name)?;
@@ -390,7 +390,6 @@ fn serve_machine(
         logged.map_err(|error| NotSetUp::from(system(error)))?;
         Ok(running.take_over()?)
     });
-    let successor = how.successor.as_ref();
     let upgrade = Upgrade { successor, limits: &limits, news: &news, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
     // Who starts it is told why it did not.

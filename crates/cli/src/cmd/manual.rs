@@ -191,8 +191,9 @@ mod tests {
 
     #[test]
     fn markdown_becomes_a_page() {
-        let markdown = "# Title\n\nOne `two`\n[three](four.md).\n\n## Keys\n\n| key | | else |\n\
-                        | --- | --- | --- |\n| `uuid` | selects it | by `name` |\n\n```toml\na = 1\n```\n\n\
+        let markdown = "# Title\n\nOne `two`\n[three](four.md).\n\n## Keys\n\n\
+                        | key | | else |\n| --- | --- | --- |\n\
+                        | `uuid` | selects it | by `name` |\n\n```toml\na = 1\n```\n\n\
                         - **first**\n  goes on\n\n    typed -x\n";
         let manual = Manual { file: "", name: "n", section: "5", about: "about", markdown };
         let page = manual.page();

@@ -8,7 +8,8 @@ use braid_array::events::SyncAction;
 use braid_array::figures::{Figures, IoFigures};
 use braid_array::format::superblock::devflag;
 use braid_array::status::{
-    AbsentStatus, ArrayState, BitmapStatus, MemberState, MemberStatus, Status, WitnessStatus,
+    AbsentStatus, ArrayState, BitmapStatus, MemberState, MemberStatus, Status, Waiting,
+    WitnessStatus,
 };
 use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
@@ -303,14 +304,18 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         trusted_bytes: status.trusted_sectors * SECTOR_BYTES,
         trusted_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
-        waiting: status.waiting.as_ref().map(|waiting| WaitingJson {
-            requests: waiting.requests,
-            fail_in_s: waiting.fail_in_ms.map(|ms| ms / 1000),
-            reason: waiting.why.as_ref().map(|why| why.reason.clone()),
-            next: waiting.why.as_ref().map(|why| next_step(&why.next)),
-        }),
+        waiting: status.waiting.as_ref().map(waiting),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(child).collect(),
+    }
+}
+
+fn waiting(waiting: &Waiting) -> WaitingJson {
+    WaitingJson {
+        requests: waiting.requests,
+        fail_in_s: waiting.fail_in_ms.map(|ms| ms / 1000),
+        reason: waiting.why.as_ref().map(|why| why.reason.clone()),
+        next: waiting.why.as_ref().map(|why| next_step(&why.next)),
     }
 }
 

@@ -74,7 +74,7 @@ fn one(array: &ControlStatus) -> String {
 
 /// Returns what may still fail and the next step, for an array that lacks members.
 fn outlook_line(name: &str, status: &Status) -> Option<String> {
-    let may_fail = outlook::may_fail(status).filter(|_| status.degraded > 0);
+    let may_fail = if status.degraded > 0 { outlook::may_fail(status) } else { None };
     let next = outlook::next(name, status).map(|next| format!("next: {next}"));
     match (may_fail, next) {
         (Some(may_fail), Some(next)) => Some(format!("{may_fail}; {next}")),

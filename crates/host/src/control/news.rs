@@ -47,8 +47,8 @@ impl Scrubs {
         self.mismatch_sectors += ended.mismatch_sectors;
         self.interrupted |= matches!(end, SyncEnd::Interrupted { .. });
         if self.running.is_empty() {
-            let (mismatch_sectors, complete) = (self.mismatch_sectors, !self.interrupted);
-            self.last = Some(LastScrub { mismatch_sectors, complete, ..ended });
+            let mismatch_sectors = self.mismatch_sectors;
+            self.last = Some(LastScrub { mismatch_sectors, complete: !self.interrupted, ..ended });
         }
     }
 }

@@ -114,7 +114,7 @@ pub(super) fn restore(limits: &LimitKeeper, submissions: &SubmissionQueue) -> Re
 /// Parts of this program that another one needs, besides the array itself.
 pub(super) struct Upgrade<'a> {
     /// `None` where there can be no other program.
-    pub(super) successor: Option<&'a Successor>,
+    pub(super) successor: &'a Option<Successor>,
     pub(super) limits: &'a LimitKeeper,
     pub(super) news: &'a News,
     pub(super) control: &'a ControlServer,
