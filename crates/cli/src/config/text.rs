@@ -253,7 +253,7 @@ mod tests {
                 "4: array.b.exports: ublk:1 is an export of a in line 2; choose",
             ),
             ("[array.'a:b']", "1: array.a:b: a name cannot contain ':' here; use letters, digits,"),
-            ("[array.-a]", "1: array.-a: a name cannot begin with '-'; use up to 32 bytes"),
+            ("[array.-a]", "1: array.-a: a name cannot begin with '-'; use up to 32 letters"),
             ("[node.'a b']\nlisten = \"h:1\"\nmemory = true", "1: node.a b: a name cannot contain"),
             ("[array.a\n[array.b]\nx = 1", "1: : unclosed table; write ] there"),
         ] {
