@@ -80,6 +80,32 @@ pub struct MemberStatus {
     pub devflags: u8,
 }
 
+impl MemberStatus {
+    /// Returns the status of a member without a role, of which nothing else is known.
+    #[must_use]
+    pub const fn new(member: MemberId, device: String, state: MemberState) -> Self {
+        Self {
+            member,
+            device,
+            role: None,
+            number: member.0,
+            state,
+            replacement: false,
+            want_replacement: false,
+            needed: false,
+            events: 0,
+            errors: 0,
+            corrected_reads: 0,
+            unreliable: false,
+            slow_ms: None,
+            refused: None,
+            awaited: false,
+            recovery_offset_sectors: None,
+            devflags: 0,
+        }
+    }
+}
+
 /// Running background work.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -253,24 +253,8 @@ mod tests {
         let disk = Disk { device: "sdb".to_owned(), ..Disk::default() };
         disks.0.lock().unwrap().insert("/dev/gone".to_owned(), Some(disk.clone()));
         let array = |members: &[&str]| {
-            let member = |device: &&str| MemberStatus {
-                member: MemberId(0),
-                device: (*device).to_owned(),
-                role: None,
-                number: 0,
-                state: MemberState::Spare,
-                replacement: false,
-                want_replacement: false,
-                needed: false,
-                events: 0,
-                errors: 0,
-                corrected_reads: 0,
-                unreliable: false,
-                slow_ms: None,
-                refused: None,
-                awaited: false,
-                recovery_offset_sectors: None,
-                devflags: 0,
+            let member = |device: &&str| {
+                MemberStatus::new(MemberId(0), (*device).to_owned(), MemberState::Spare)
             };
             Status { members: members.iter().map(member).collect(), ..Status::blank() }
         };

@@ -124,25 +124,9 @@ fn range(content: &[u8], block: u64, offset: u64, len: u64) -> Result<Range<usiz
 pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
     let member = |(number, device): (usize, &&Path)| {
         let number = u16::try_from(number).unwrap();
-        MemberStatus {
-            member: MemberId(number),
-            device: device.display().to_string(),
-            role: Some(Role(number)),
-            number,
-            state: MemberState::InSync,
-            replacement: false,
-            want_replacement: false,
-            needed: false,
-            events: 7,
-            errors: 0,
-            corrected_reads: 0,
-            unreliable: false,
-            devflags: 0,
-            slow_ms: None,
-            refused: None,
-            awaited: false,
-            recovery_offset_sectors: None,
-        }
+        let device = device.display().to_string();
+        let member = MemberStatus::new(MemberId(number), device, MemberState::InSync);
+        MemberStatus { role: Some(Role(number)), events: 7, ..member }
     };
     Status {
         superblock: superblock(bytes / SECTOR_BYTES, u32::try_from(members.len()).unwrap()),

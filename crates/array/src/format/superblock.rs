@@ -71,6 +71,17 @@ pub enum DevRole {
     Journal,
 }
 
+impl DevRole {
+    /// Returns the role of an active device.
+    #[must_use]
+    pub const fn active(self) -> Option<Role> {
+        match self {
+            Self::Active(role) => Some(role),
+            Self::Spare | Self::Faulty | Self::Journal => None,
+        }
+    }
+}
+
 /// Feature bits of a 1.x superblock (`MD_FEATURE_*` of the kernel's `md_p.h`).
 pub mod feature {
     /// `bitmap_offset` is valid.

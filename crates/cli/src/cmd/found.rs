@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use braid_array::Role;
 use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
-use braid_array::format::superblock::DevRole;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
@@ -357,8 +356,8 @@ pub(super) fn scan(
 pub(super) fn holders(uuid: [u8; 16], roles: &[Role]) -> Vec<PathBuf> {
     let holds = |path: &PathBuf| {
         let superblock = member::peek(path).ok().and_then(|it| read(it).candidate.superblock.ok());
-        let role = superblock.filter(|it| it.set_uuid == uuid).map(|it| it.role());
-        matches!(role, Some(DevRole::Active(role)) if roles.contains(&role))
+        let role = superblock.filter(|it| it.set_uuid == uuid).and_then(|it| it.role().active());
+        role.is_some_and(|role| roles.contains(&role))
     };
     let devices = member::scan().unwrap_or_default().into_iter().filter(holds);
     devices.map(|device| lasting(&device)).collect()

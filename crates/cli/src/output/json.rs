@@ -15,7 +15,7 @@ use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
 use serde::Serialize;
 
-use super::{outlook, shape, time, unread};
+use super::{redundancy, shape, time, unread};
 use crate::invocation::next_step;
 
 /// Version of the schema.
@@ -223,7 +223,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             nodes: how.nodes,
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
         }),
-        next: outlook::next(&array.name, &array.array),
+        next: redundancy::next(&array.name, &array.array),
         last_check: array.last_scrub.as_ref().map(last_check),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
         unreadable_ranges: places(&array.array, unread::places(&array.array)),
@@ -293,7 +293,7 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
             min_bytes_per_s: status.sync.min_bytes_per_s,
             max_bytes_per_s: status.sync.max_bytes_per_s,
         },
-        may_fail: outlook::may_fail(status),
+        may_fail: redundancy::may_fail(status),
         next: None,
         mismatches: status.mismatch_sectors,
         last_check: None,

@@ -1,11 +1,10 @@
 //! Output of `braid examine --log`: the text, and the same as JSON, record by record.
 
-use braid_array::Role;
 use std::fmt::{Display, Write as _};
 
+use braid_array::format::Superblock;
 use braid_array::format::journal::{BLOCK_SECTORS, Payload};
 use braid_array::format::ppl::{PplArea, PplEntry};
-use braid_array::format::{DevRole, Superblock};
 use braid_array::geometry::Geometry;
 use braid_array::log::journal::{FoundBlock, JournalArea};
 use braid_array::log::ppl::{EntryRows, PplUnit, UnitStanding};
@@ -53,7 +52,7 @@ impl Listing {
         area: &PplArea,
     ) -> Result<(), Failure> {
         let PplArea { sector, sectors, is_ring } = area;
-        let role = role(member.superblock);
+        let role = member.superblock.role().active();
         let json = json!({
             "schema": SCHEMA,
             "device": member.device,
@@ -195,13 +194,6 @@ impl Listing {
         let separator = if self.records > 0 { "," } else { "" };
         self.records += 1;
         self.out.write(&format!("{separator}\n   {record}"))
-    }
-}
-
-fn role(superblock: &Superblock) -> Option<Role> {
-    match superblock.role() {
-        DevRole::Active(role) => Some(role),
-        _ => None,
     }
 }
 

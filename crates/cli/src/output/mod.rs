@@ -24,14 +24,12 @@ mod last_scrub;
 pub(crate) mod log;
 pub(crate) mod mdstat;
 mod names;
-pub(crate) mod outlook;
 pub(crate) mod planned;
 pub(crate) mod progress;
 pub(crate) mod recovered;
+pub(crate) mod redundancy;
 pub(crate) mod shape;
 pub(crate) mod status;
-#[cfg(test)]
-pub(crate) mod testing;
 mod time;
 pub(crate) mod unread;
 pub(crate) mod work;

@@ -10,7 +10,7 @@ use braid_host::control::wire::ControlStatus;
 use serde::Serialize;
 
 use super::work::in_words;
-use super::{detail, human, json, last_scrub, mdstat, outlook, shape, unread};
+use super::{detail, human, json, last_scrub, mdstat, redundancy, shape, unread};
 use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
@@ -49,7 +49,7 @@ fn one(array: &ControlStatus) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    if let Some(line) = outlook_line(&array.name, status) {
+    if let Some(line) = redundancy_line(&array.name, status) {
         let _ = writeln!(text, "  {line}");
     }
     if let Some(line) = in_words(&status.sync) {
@@ -73,9 +73,9 @@ fn one(array: &ControlStatus) -> String {
 }
 
 /// Returns what may still fail and the next step, for an array that lacks members.
-fn outlook_line(name: &str, status: &Status) -> Option<String> {
-    let may_fail = if status.degraded > 0 { outlook::may_fail(status) } else { None };
-    let next = outlook::next(name, status).map(|next| format!("next: {next}"));
+fn redundancy_line(name: &str, status: &Status) -> Option<String> {
+    let may_fail = if status.degraded > 0 { redundancy::may_fail(status) } else { None };
+    let next = redundancy::next(name, status).map(|next| format!("next: {next}"));
     match (may_fail, next) {
         (Some(may_fail), Some(next)) => Some(format!("{may_fail}; {next}")),
         (may_fail, next) => may_fail.or(next),

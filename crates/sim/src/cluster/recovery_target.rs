@@ -1,7 +1,6 @@
 //! A node that is added while an array runs, in the place of one that was lost.
 
 use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::format::DevRole;
 use braid_array::format::superblock::feature;
 use braid_array::{MemberId, Role};
 
@@ -25,10 +24,7 @@ pub struct RecoveryTarget {
 impl Cluster {
     /// The role that the superblock on the volume of a process tells.
     pub(super) fn role_on(&self, process: usize) -> Option<Role> {
-        match content::superblock(self.disk_of(process)).ok()?.role() {
-            DevRole::Active(role) => Some(role),
-            _ => None,
-        }
+        content::superblock(self.disk_of(process)).ok()?.role().active()
     }
 
     /// Returns whether the node of this role was added later.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use braid_array::array::array_size;
 use braid_array::assemble::{Config, Options, Start};
-use braid_array::format::Superblock;
 use braid_array::format::superblock::DevRole;
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, Role, SECTOR_BYTES};
@@ -131,7 +130,8 @@ fn unnamed(found: &[Found], name: Option<&str>) -> Vec<Unnamed> {
     let of_array = |uuid: [u8; 16]| {
         let own = || superblocks().filter(move |superblock| superblock.set_uuid == uuid);
         let newest = own().max_by_key(|superblock| superblock.events)?;
-        let named: BTreeSet<Role> = own().filter_map(role_of).collect();
+        let named: BTreeSet<Role> =
+            own().filter_map(|superblock| superblock.role().active()).collect();
         let all = 0..u16::try_from(newest.raid_disks).unwrap_or(u16::MAX);
         let roles: Vec<Role> = all.map(Role).filter(|role| !named.contains(role)).collect();
         let active = newest.active_roles();
@@ -145,11 +145,4 @@ fn unnamed(found: &[Found], name: Option<&str>) -> Vec<Unnamed> {
     };
     let arrays = uuids.into_iter().filter_map(of_array);
     arrays.filter(|array| !array.roles.is_empty()).collect()
-}
-
-fn role_of(superblock: &Superblock) -> Option<Role> {
-    match superblock.role() {
-        DevRole::Active(role) => Some(role),
-        DevRole::Spare | DevRole::Journal | DevRole::Faulty => None,
-    }
 }

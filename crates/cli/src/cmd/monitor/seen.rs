@@ -8,7 +8,7 @@ use braid_host::control::wire::ControlStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::output::json::state_words;
-use crate::output::outlook;
+use crate::output::redundancy;
 
 /// mdadm tells of background work at each fifth of it.
 const MARK_PERCENT: u64 = 20;
@@ -78,7 +78,7 @@ impl Seen {
         let members = status.members.iter().map(|one| (one.device.clone(), one.state));
         let roles = status.members.iter().filter_map(|one| Some((one.device.clone(), one.role?.0)));
         let served = name.split_once('/').map_or(name.as_str(), |(served, _)| served);
-        let next = outlook::next(served, status);
+        let next = redundancy::next(served, status);
         let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
         let lost = witnesses.filter(|witness| !witness.reachable);
         Self {
@@ -88,7 +88,7 @@ impl Seen {
             degraded: status.degraded,
             members: members.collect(),
             roles: roles.collect(),
-            may_fail: outlook::may_fail(status),
+            may_fail: redundancy::may_fail(status),
             next,
             repaired: false,
             disks: BTreeMap::new(),

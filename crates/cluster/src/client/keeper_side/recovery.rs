@@ -3,7 +3,6 @@
 //! role returns to the former member, and the command, if there is one, is refused.
 
 use braid_array::action::{CommandId, NewMember};
-use braid_array::format::DevRole;
 use braid_array::{MemberId, Refusal, Role};
 
 use super::KeeperSide;
@@ -29,10 +28,7 @@ fn place_for(facts: &JoinFacts, new: &NewMember) -> Option<Role> {
 
 /// Returns the role that a node has according to its superblock.
 pub(super) fn own_role(new: &NewMember) -> Option<Role> {
-    match new.superblock.as_deref()?.role() {
-        DevRole::Active(role) => Some(role),
-        _ => None,
-    }
+    new.superblock.as_deref()?.role().active()
 }
 
 impl KeeperSide {

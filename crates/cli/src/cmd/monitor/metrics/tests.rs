@@ -11,13 +11,12 @@ use braid_host::remote::NodeSurvey;
 use super::*;
 use crate::cmd::monitor::nodes::NodeFound;
 use crate::cmd::monitor::seen::testing::served;
-use crate::output::testing;
 
 fn array() -> ControlStatus {
     let member = |number, state| MemberStatus {
         errors: 3,
         corrected_reads: 2,
-        ..testing::member(number, &format!("/dev/odd \"{number}\"\n"), state)
+        ..MemberStatus::new(MemberId(number), format!("/dev/odd \"{number}\"\n"), state)
     };
     let members = vec![member(0, MemberState::InSync), member(1, MemberState::Faulty)];
     let child = Status { mismatch_sectors: Some(2), ..Status::blank() };

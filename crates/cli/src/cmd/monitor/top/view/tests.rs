@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use braid_array::MemberId;
 use braid_array::events::SyncAction;
 use braid_array::figures::Figures;
 use braid_array::status::{ArrayState, Status, SyncStatus};
@@ -9,7 +10,6 @@ use ratatui::backend::TestBackend;
 use super::*;
 use crate::cmd::monitor::recent::testing::reads;
 use crate::cmd::monitor::seen::testing::served;
-use crate::output::testing::member;
 
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (132, 43);
@@ -49,7 +49,9 @@ fn degraded() -> ControlStatus {
 /// members, others that are well, and fast work.
 fn crowd() -> (Vec<ControlStatus>, VecDeque<String>, Board) {
     let mut members: Vec<MemberStatus> = (0..20)
-        .map(|number| member(number, &format!("/dev/m{number}"), MemberState::InSync))
+        .map(|number| {
+            MemberStatus::new(MemberId(number), format!("/dev/m{number}"), MemberState::InSync)
+        })
         .collect();
     for (member, role) in members.iter_mut().zip(braid_array::Role::all(20)) {
         member.role = Some(role);

@@ -1,4 +1,5 @@
-//! Outlook of an array that lacks members: which may still fail, and the next step. No I/O.
+//! Redundancy that is left: which members may still fail, and the next step for an array that lacks
+//! some. No I/O.
 
 use braid_array::events::SyncAction;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
@@ -74,7 +75,7 @@ fn is_on_a_node(member: &MemberStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::testing;
+    use braid_array::MemberId;
     use braid_array::status::SyncStatus;
 
     /// Returns an array of this level; `!` before the name of a device the array needs, `-` before
@@ -86,9 +87,9 @@ mod tests {
             let failed = device.starts_with('-');
             status.degraded += u16::from(failed);
             let state = if failed { MemberState::Faulty } else { MemberState::InSync };
-            let name = device.trim_start_matches(['!', '-']);
+            let name = device.trim_start_matches(['!', '-']).to_owned();
             let needed = device.starts_with('!');
-            let member = testing::member(number as u16, name, state);
+            let member = MemberStatus::new(MemberId(number as u16), name, state);
             status.members.push(MemberStatus { needed, ..member });
         }
         status
