@@ -46,7 +46,11 @@ pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
     if status.state == ArrayState::Failed {
         return Some(after_failure(&name, status));
     }
-    let recovers = status.sync.action == SyncAction::Recovery;
+    // A spare takes the place by itself.
+    let spare = |member: &MemberStatus| {
+        matches!(member.state, MemberState::Spare | MemberState::Rebuilding)
+    };
+    let recovers = status.sync.action == SyncAction::Recovery || status.members.iter().any(spare);
     (status.degraded > 0 && !recovers).then(|| {
         let on_nodes = status.members.iter().any(is_on_a_node);
         if on_nodes {
@@ -123,6 +127,9 @@ mod tests {
         assert_eq!(told(&degraded).unwrap(), "braid add 'my home' NEW-DEVICE");
         let sync = SyncStatus { action: SyncAction::Recovery, ..SyncStatus::default() };
         assert_eq!(told(&Status { sync, ..degraded.clone() }), None);
+        let mut spare = degraded.clone();
+        spare.members.push(MemberStatus::new(MemberId(3), "d".to_owned(), MemberState::Spare));
+        assert_eq!(told(&spare), None);
         let failed = Status { state: ArrayState::Failed, ..degraded };
         let expected =
             "braid stop 'my home'; bring the devices back; braid assemble --explain a b c";

@@ -20,7 +20,8 @@ pub(super) fn step(event: Event, array: &Seen, member: Option<&str>) -> Option<S
         }
         Event::Fail | Event::DegradedArray | Event::ArrayFailed => match &array.next {
             Some(next) => next.clone(),
-            None => format!("braid status {name} --watch shows the recovery"),
+            None if array.recovers() => format!("braid status {name} --watch shows the recovery"),
+            None => format!("braid status {name} says what is missing"),
         },
         Event::FailSpare => {
             format!("braid remove {name} {}; braid add {name} NEW-DEVICE", device())
@@ -45,16 +46,21 @@ pub(super) fn step(event: Event, array: &Seen, member: Option<&str>) -> Option<S
 
 #[cfg(test)]
 mod tests {
+    use braid_array::events::SyncAction;
+
+    use super::super::seen::Sync;
     use super::*;
 
     #[test]
     fn each_event_that_is_mailed_names_a_step() {
         let next = Some("braid add home NEW-DEVICE".to_owned());
         let degraded = Seen { name: "home/left".to_owned(), next, ..Seen::default() };
-        let recovering = Seen { next: None, ..degraded.clone() };
+        let sync = Some(Sync { action: SyncAction::Recovery, mark: 0 });
+        let recovering = Seen { next: None, sync, ..degraded.clone() };
         let failed = vec!["failed".to_owned()];
         let next = Some("braid stop home; ...".to_owned());
         let failed = Seen { state: failed, next, ..degraded.clone() };
+        let waiting = Seen { next: None, sync: None, ..failed.clone() };
         let repaired = Seen { repaired: true, ..recovering.clone() };
         let new = "braid remove home /dev/b; braid add home NEW-DEVICE";
         let disk = Some("/dev/b");
@@ -65,6 +71,7 @@ mod tests {
             (Event::Fail, &recovering, disk, Some("braid status home --watch shows the recovery")),
             (Event::Fail, &failed, disk, Some("braid stop home; ...")),
             (Event::ArrayFailed, &failed, None, Some("braid stop home; ...")),
+            (Event::ArrayFailed, &waiting, None, Some("braid status home says what is missing")),
             (Event::FailSpare, &recovering, disk, Some(new)),
             (Event::MismatchFound, &recovering, None, Some("braid repair home")),
             (Event::MismatchFound, &repaired, None, None),

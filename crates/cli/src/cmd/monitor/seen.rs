@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::events::SyncAction;
-use braid_array::status::{MemberState, Status};
+use braid_array::status::{ArrayState, MemberState, Status};
 use braid_host::control::wire::ControlStatus;
 use serde::{Deserialize, Serialize};
 
@@ -77,8 +77,13 @@ impl Seen {
     fn of(name: String, status: &Status) -> Self {
         let members = status.members.iter().map(|one| (one.device.clone(), one.state));
         let roles = status.members.iter().filter_map(|one| Some((one.device.clone(), one.role?.0)));
-        let served = name.split_once('/').map_or(name.as_str(), |(served, _)| served);
-        let next = redundancy::next(served, status);
+        let served = served(&name);
+        // Of an array within one that goes on without it, no device is to be brought back.
+        let next = if status.state == ArrayState::Failed && name != served {
+            None
+        } else {
+            redundancy::next(served, status)
+        };
         let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
         let lost = witnesses.filter(|witness| !witness.reachable);
         Self {
@@ -105,8 +110,18 @@ impl Seen {
 
     /// Returns the name of the array with a process of its own that serves it.
     pub(super) fn served(&self) -> &str {
-        self.name.split_once('/').map_or(&self.name, |(served, _)| served)
+        served(&self.name)
     }
+
+    /// Returns whether a recovery is under way.
+    pub(super) fn recovers(&self) -> bool {
+        self.sync.is_some_and(|sync| sync.action == SyncAction::Recovery)
+    }
+}
+
+/// The array that is served, of a name of [`within`].
+fn served(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(served, _)| served)
 }
 
 fn sync(status: &Status) -> Option<Sync> {
