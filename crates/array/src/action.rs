@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
 use crate::format::superblock::feature;
+use crate::grow::Grow;
 use crate::status::JournalMode;
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
@@ -378,6 +379,8 @@ pub enum Command {
     },
     /// Pause or resume background work.
     Pause(bool),
+    /// Give the array another shape: see [`grow`](crate::grow).
+    Grow(Grow),
     /// Flush, finish what is in flight, checkpoint, mark clean. Requests after it are refused.
     Stop,
 }

@@ -17,6 +17,7 @@ pub mod fabric;
 pub mod figures;
 pub mod format;
 pub mod geometry;
+pub mod grow;
 pub mod keeper;
 pub mod level;
 pub mod log;

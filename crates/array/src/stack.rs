@@ -258,6 +258,10 @@ impl Stack {
                 self.pending.push(Pending { then: Some(Then::StopInner), ..expect(1) });
                 self.outer.handle(self.now, Event::Command { id, command: Command::Stop });
             }
+            Command::Grow(_) => {
+                self.pending.push(expect(1));
+                self.outer.handle(self.now, Event::Command { id, command });
+            }
             Command::Scrub { .. }
             | Command::StopScrub
             | Command::SpeedLimits { .. }

@@ -78,6 +78,9 @@ pub struct MemberStatus {
     pub recovery_offset_sectors: Option<u64>,
     /// `devflags` of its superblock: [`devflag`](crate::format::superblock::devflag).
     pub devflags: u8,
+    /// Sectors that its device has for data.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub data_sectors: u64,
 }
 
 impl MemberStatus {
@@ -102,6 +105,7 @@ impl MemberStatus {
             awaited: false,
             recovery_offset_sectors: None,
             devflags: 0,
+            data_sectors: 0,
         }
     }
 }

@@ -3,11 +3,15 @@
 use super::Array;
 use super::io::Owner;
 use super::job::{Check, Job, JobKind};
+use super::map::ArrayMap;
 use super::scratch::PAGE_BYTES;
+use super::space::Space;
 use crate::action::{Action, Command, CommandId};
+use crate::code::Codes;
+use crate::grow::{self, Grow, NewShape};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
-use crate::{Buf, IoOp};
+use crate::{BlockMachine, Buf, IoOp, Refusal};
 
 impl Array {
     /// Carries out the keeper's commands, in order.
@@ -41,6 +45,7 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
+                LaneCommand::Grown(shape) => self.take_shape(&shape),
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
                     self.lane.actions.push_back(Action::Reply { id, result })
@@ -57,6 +62,7 @@ impl Array {
         self.lane.keeper_mut().drive_sync();
         self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
+        self.with_traffic(|keeper, traffic| keeper.drive_growing(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
         self.lane.keeper_mut().drive_meta();
         self.carry_out();
@@ -64,7 +70,41 @@ impl Array {
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
         self.lane.members_change();
-        self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
+        match command {
+            Command::Grow(grow) => {
+                if let Err(why) = self.grow(id, grow) {
+                    self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
+                }
+            }
+            _ => self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
+        }
+    }
+
+    /// Has the keeper tell the members of another shape, where one can be.
+    fn grow(&mut self, id: CommandId, grow: Grow) -> Result<(), Refusal> {
+        if self.lane.keeper().holds_requests() || self.lane.keeper().is_stopping() {
+            let reason = "the array is being stopped, or given another shape";
+            return Err(Refusal::new(reason, "try again in a moment"));
+        }
+        let shape = grow::plan(&self.status(), grow)?;
+        let space = Space::new(shape.geometry()?).map_err(Refusal::from)?;
+        if self.lane.pool.all_strips() < shape.raid_disks as u64 + 1 {
+            return Err(Refusal::new(
+                format!("there is too little memory for stripes of {} members", shape.raid_disks),
+                "stop the array, and start it again with more",
+            ));
+        }
+        self.lane.keeper_mut().grow(id, shape, Box::new(space));
+        Ok(())
+    }
+
+    /// Maps by another shape. Nothing is in flight.
+    fn take_shape(&mut self, shape: &NewShape) {
+        self.lane.members_change();
+        self.jobs.forget_answers();
+        if let Ok(geometry) = shape.geometry() {
+            self.lane.map = ArrayMap { codes: Codes::new(&geometry), geometry };
+        }
     }
 
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {

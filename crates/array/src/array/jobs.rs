@@ -100,6 +100,11 @@ impl Jobs {
         self.ready.push_back(index);
     }
 
+    /// Forgets results about the codes of stripes: they are others now.
+    pub(super) fn forget_answers(&mut self) {
+        self.answers = Answers::default();
+    }
+
     /// Adds new contents to the open job of their unit, or opens one; which it is.
     pub(super) fn gather(
         &mut self,

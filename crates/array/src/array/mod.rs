@@ -176,18 +176,26 @@ impl Array {
         self.lane.keeper_mut().skip_scrub();
     }
 
+    /// Returns whether requests begin when they come.
+    const fn takes_requests(&self) -> bool {
+        self.logging.is_over() && !self.lane.keeper().holds_requests()
+    }
+
     /// Runs everything that can run without waiting.
     fn run_ready(&mut self) {
         loop {
             self.fail_abandoned();
             self.retry_put_off();
-            self.logging.advance(&mut self.lane, &mut self.requests, &mut self.jobs);
+            self.logging.advance(&mut self.lane);
             self.carry_out();
             if self.logging.is_recovering() {
                 if self.lane.ios.abandoning.is_empty() {
                     return;
                 }
                 continue;
+            }
+            if self.takes_requests() {
+                self.requests.release(&mut self.lane, &mut self.jobs);
             }
             while let Some(index) = self.logging.log.next_released() {
                 let event = self.jobs.write(&mut self.lane, index);
@@ -201,6 +209,7 @@ impl Array {
             let updates = self.lane.keeper().updates();
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty()
+                && !(self.requests.any_held() && self.takes_requests())
                 && self.lane.ios.abandoning.is_empty()
                 && !self.logging.log.has_released();
             if rest && self.lane.keeper().updates() == updates {
@@ -308,6 +317,7 @@ impl Machine for Array {
 
     fn idle(&self) -> bool {
         self.requests.in_flight() == 0
+            && !self.requests.any_held()
             && self.lane.ios.in_flight == 0
             && self.lane.ios.abandoning.is_empty()
             && self.jobs.is_empty()
@@ -333,8 +343,8 @@ impl Machine for Array {
 impl BlockMachine for Array {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.lane.keeper_mut().at(now);
-        if !self.logging.is_over() {
-            return self.logging.hold(&mut self.lane, request);
+        if !self.takes_requests() {
+            return self.requests.hold(&mut self.lane, request);
         }
         self.requests.take(&mut self.lane, &mut self.jobs, request)
     }

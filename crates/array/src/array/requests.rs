@@ -59,12 +59,14 @@ pub(crate) struct Requests {
     /// Where the last write ended, and whether it began where the one before did.
     write_end: u64,
     sequential: bool,
+    /// Came while none was to begin.
+    held: Vec<Request>,
 }
 
 impl Requests {
     pub(super) fn new() -> Self {
         let table = Slab::with_capacity(MAX_REQUESTS);
-        Self { table, untold: Vec::new(), write_end: u64::MAX, sequential: false }
+        Self { table, untold: Vec::new(), write_end: u64::MAX, sequential: false, held: Vec::new() }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -107,8 +109,32 @@ impl Requests {
         Ok(())
     }
 
+    /// Keeps a request that is not to begin yet.
+    pub(super) fn hold(&mut self, lane: &mut Lane, request: Request) -> Result<(), Full> {
+        if let Err(error) = validate(lane, &request) {
+            lane.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
+            return Ok(());
+        }
+        if self.held.len() == MAX_REQUESTS {
+            return Err(Full);
+        }
+        self.held.push(request);
+        Ok(())
+    }
+
+    pub(super) fn any_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Begins with the requests that were held.
+    pub(super) fn release(&mut self, lane: &mut Lane, jobs: &mut Jobs) {
+        for request in std::mem::take(&mut self.held) {
+            self.begin(lane, jobs, request);
+        }
+    }
+
     /// Begins with a request that was taken.
-    pub(super) fn begin(&mut self, lane: &mut Lane, jobs: &mut Jobs, request: Request) {
+    fn begin(&mut self, lane: &mut Lane, jobs: &mut Jobs, request: Request) {
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
         let index = self.table.insert(in_flight);
         lane.report(LaneReport::RequestCame(request.op));

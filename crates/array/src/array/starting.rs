@@ -6,17 +6,13 @@ use std::collections::VecDeque;
 use slab::Slab;
 
 use super::io::{Owner, RecoveryIo};
-use super::jobs::Jobs;
 use super::lane::Lane;
 use super::recording::{LeftPage, LogKind};
-use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
 use super::write_log::{self, LogRecovery, Overlay, UnfinishedPage, WriteLog};
-use crate::action::Action;
 use crate::assemble::StartLog;
 use crate::keeper::LaneReport;
 use crate::log::journal::{JournalArea, JournalScan};
-use crate::request::{Full, Request};
 use crate::{IoOp, MemberId, Outcome};
 
 /// The stages of the start.
@@ -60,8 +56,6 @@ pub(super) struct Logging {
     starting: Option<Starting>,
     /// For a read-only array: data that the log has without parity.
     unwritten: VecDeque<UnfinishedPage>,
-    /// Requests that came before the start was over.
-    held: Vec<Request>,
 }
 
 impl Loading {
@@ -90,7 +84,6 @@ impl Logging {
             found,
             starting: None,
             unwritten: VecDeque::new(),
-            held: Vec::new(),
         }
     }
 
@@ -140,7 +133,7 @@ impl Logging {
     }
 
     /// Takes the start further.
-    pub(super) fn advance(&mut self, lane: &mut Lane, requests: &mut Requests, jobs: &mut Jobs) {
+    pub(super) fn advance(&mut self, lane: &mut Lane) {
         loop {
             match &mut self.starting {
                 None => return,
@@ -170,9 +163,6 @@ impl Logging {
                         lane.report(LaneReport::Unservable);
                     }
                     self.starting = None;
-                    for request in std::mem::take(&mut self.held) {
-                        requests.begin(lane, jobs, request);
-                    }
                 }
             }
         }
@@ -207,19 +197,6 @@ impl Logging {
     ) {
         let scan = JournalScan::new(area, first_seq);
         self.log = WriteLog::begin(StartLog::Journal { member, scan }, lane, self.memory);
-    }
-
-    /// Keeps a request until the start is over.
-    pub(super) fn hold(&mut self, lane: &mut Lane, request: Request) -> Result<(), Full> {
-        if let Err(error) = validate(lane, &request) {
-            lane.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
-            return Ok(());
-        }
-        if self.held.len() == MAX_REQUESTS {
-            return Err(Full);
-        }
-        self.held.push(request);
-        Ok(())
     }
 
     /// Takes in an answer for what is brought in place; `failed`: what failed.

@@ -11,6 +11,41 @@ use crate::format::superblock::{DevRole, feature};
 use crate::format::{Superblock, Version};
 use crate::level::Level;
 
+/// A member may miss the last update of the superblocks and still be current: it was cut off
+/// while the others were being written.
+pub(super) const EVENT_MARGIN: u64 = 1;
+
+/// Returns whether a member missed the last update, and that gave the array another
+/// [shape](crate::grow), in which the bytes of each member stay where they are.
+pub(super) fn missed_a_shape(superblock: &Superblock, newest: &Superblock) -> bool {
+    superblock.events < newest.events
+        && superblock.events.saturating_add(EVENT_MARGIN) >= newest.events
+        && check_shape(superblock, newest).is_err()
+}
+
+/// The superblock of a member that is in: with the shape that the newest one tells of, also where
+/// the member missed the update that brought it.
+pub(super) fn with_shape(superblock: Superblock, newest: &Superblock) -> Superblock {
+    if !missed_a_shape(&superblock, newest) {
+        return superblock;
+    }
+    let data_size = if superblock.version.is_behind_data() {
+        superblock.data_size
+    } else {
+        superblock.data_size.max(newest.size_sectors)
+    };
+    Superblock {
+        level: newest.level,
+        layout: newest.layout,
+        raid_disks: newest.raid_disks,
+        chunk_sectors: newest.chunk_sectors,
+        size_sectors: newest.size_sectors,
+        roles: newest.roles.clone(),
+        data_size,
+        ..superblock
+    }
+}
+
 /// The member's superblock with the bitmap or the partial parity log that the newest one tells of.
 /// md has one place for the whole array's bitmap; a member that missed the update which brought it,
 /// or took it away, does not know that. With partial parity logs, each member has one in a place of

@@ -1,13 +1,10 @@
 //! Judgement of each candidate, measured against the newest superblock.
 
-use super::check::{check_shape, unreadable};
+use super::check::EVENT_MARGIN;
+use super::check::{check_shape, missed_a_shape, unreadable};
 use super::{Candidate, Verdict};
 use crate::format::superblock::{MAX_DEV, feature};
 use crate::format::{DevRole, Superblock};
-
-/// A member may miss the last update of the superblocks and still be current: it was cut off
-/// while the others were being written.
-const EVENT_MARGIN: u64 = 1;
 
 /// The candidates, and the superblock that they are measured against.
 pub(super) struct Judge<'a> {
@@ -35,11 +32,14 @@ impl Judge<'_> {
         if !verdict.attached() {
             return verdict;
         }
-        let checked =
-            check_shape(superblock, self.newest).and_then(|()| match &candidate.bad_blocks {
-                Ok(_) => Ok(()),
-                Err(error) => Err(unreadable(error.to_string())),
-            });
+        let shape = match check_shape(superblock, self.newest) {
+            Err(_) if missed_a_shape(superblock, self.newest) => Ok(()),
+            checked => checked,
+        };
+        let checked = shape.and_then(|()| match &candidate.bad_blocks {
+            Ok(_) => Ok(()),
+            Err(error) => Err(unreadable(error.to_string())),
+        });
         checked.err().unwrap_or(verdict)
     }
 
@@ -49,7 +49,13 @@ impl Judge<'_> {
         if number >= MAX_DEV {
             return unreadable(format!("its device number is {number}, not below {MAX_DEV}"));
         }
+        let missed = missed_a_shape(superblock, self.newest);
         let role = match superblock.role() {
+            // Its bytes stayed where they are, and the role of the new shape is theirs.
+            DevRole::Active(_) if missed => self.newest.role_of(number),
+            role => role,
+        };
+        let role = match role {
             DevRole::Faulty => return Verdict::Faulty,
             DevRole::Journal
                 if superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events =>

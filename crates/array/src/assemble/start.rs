@@ -4,7 +4,7 @@ use crate::Role;
 use std::collections::BTreeSet;
 
 use super::bitmap::{Merged, merge};
-use super::check::adopted;
+use super::check::{adopted, with_shape};
 use super::found_log::shape_of;
 use super::refused::{ArrayKind, Refused};
 use super::table::Table;
@@ -346,11 +346,17 @@ impl Table<'_> {
             .map(|(candidate, superblock, verdict)| MemberConfig {
                 device: candidate.device.clone(),
                 device_sectors: candidate.device_sectors,
-                superblock: adopted(superblock, self.superblock()),
+                superblock: self.as_member(superblock),
                 bad_blocks: candidate.bad_blocks.clone().unwrap_or_default(),
                 standing: standing(superblock, verdict, bitmap),
             })
             .collect()
+    }
+
+    /// The superblock of a candidate that is in, as the newest one has it.
+    fn as_member(&self, superblock: &Superblock) -> Superblock {
+        let newest = self.superblock();
+        with_shape(adopted(superblock, newest), newest)
     }
 
     /// Returns why candidates are kept out that could be expected to be in.

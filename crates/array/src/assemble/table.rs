@@ -3,7 +3,7 @@
 use crate::Role;
 use std::collections::BTreeSet;
 
-use super::check::{adopted, check_places, check_shape};
+use super::check::{adopted, check_places, check_shape, with_shape};
 use super::judge::{Judge, knows, same_array, went_on};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
@@ -127,7 +127,8 @@ impl<'a> Table<'a> {
 
     fn places(&self, candidate: &Candidate) -> Result<(), Verdict> {
         let Ok(superblock) = &candidate.superblock else { return Ok(()) };
-        let superblock = adopted(superblock, self.superblock());
+        let newest = self.superblock();
+        let superblock = with_shape(adopted(superblock, newest), newest);
         check_places(&superblock, candidate.device_sectors, self.bitmap_sectors)
     }
 

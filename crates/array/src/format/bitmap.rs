@@ -116,6 +116,33 @@ impl Bitmap {
         Some(bitmap)
     }
 
+    /// A bitmap for a larger sync space in so many sectors, for members that are all in line. The
+    /// chunk is doubled until it fits, as md does; bits of what is new are set, and those of what
+    /// is not only where the chunk stays. `None` when it cannot fit.
+    #[must_use]
+    pub fn grown(&self, sync_size_sectors: u64, space_sectors: u64) -> Option<Self> {
+        let old = &self.superblock;
+        if sync_size_sectors == old.sync_size_sectors {
+            return Some(self.clone());
+        }
+        let reserved = match u64::from(old.sectors_reserved) {
+            0 => space_sectors,
+            kept => kept.min(space_sectors),
+        };
+        let space_bits = (reserved * 512 * 8).checked_sub(SUPERBLOCK_BITS)?.min(MAX_BITS);
+        let mut chunks = (old.chunk_bytes.ilog2()..32).map(|log| 1_u32 << log);
+        let fits = |chunk: &u32| sync_size_sectors.div_ceil(u64::from(*chunk) / 512) <= space_bits;
+        let chunk_bytes = chunks.find(fits)?;
+        if chunk_bytes == old.chunk_bytes {
+            return self.resized(sync_size_sectors);
+        }
+        let superblock = BitmapSuperblock { sync_size_sectors, chunk_bytes, ..old.clone() };
+        let mut bitmap = Self::empty(superblock);
+        let first = old.sync_size_sectors / bitmap.superblock.chunk_sectors();
+        (first..bitmap.bits()).for_each(|bit| _ = bitmap.set(bit));
+        Some(bitmap)
+    }
+
     /// A page as it is written, 4096 bytes. See [`Bitmap::page_bytes`] for how many belong to it.
     ///
     /// # Panics

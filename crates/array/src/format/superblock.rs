@@ -35,6 +35,12 @@ impl Version {
         }
     }
 
+    /// Returns whether the superblock lies behind the data.
+    #[must_use]
+    pub const fn is_behind_data(self) -> bool {
+        matches!(self, Self::V1_0 | Self::V0_90)
+    }
+
     /// The sector at which the superblock of this version lies on a device of this size; `None`
     /// when the device is too small for it.
     #[must_use]
@@ -412,6 +418,16 @@ impl Superblock {
             return None;
         }
         self.super_offset.checked_add_signed(self.bitmap_offset_sectors.into())
+    }
+
+    /// Returns how many sectors there are for the bitmap, up to what lies behind it; `None` without
+    /// a bitmap.
+    #[must_use]
+    pub fn bitmap_room(&self) -> Option<u64> {
+        let start = self.bitmap_sector()?;
+        let behind = [Some(self.data_offset), Some(self.super_offset), self.bblog_sector()];
+        let next = behind.into_iter().flatten().filter(|sector| *sector > start).min();
+        Some(next.unwrap_or(start) - start)
     }
 
     /// The first sector of the bad-block log, when there is room for one.

@@ -92,6 +92,11 @@ impl Checkpoints {
         first
     }
 
+    /// Returns whether none is under way.
+    pub(super) fn rests(&self) -> bool {
+        self.stage == CheckpointStage::Rest
+    }
+
     /// An update is complete: goes on.
     pub(super) fn advance(&mut self, core: &mut Core) {
         if core.service.metadata_frozen() {
@@ -128,7 +133,7 @@ impl Checkpoints {
     /// write is expected to follow at once.
     fn may_go_clean(&self, core: &Core) -> bool {
         let idle_since = core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS);
-        let idle = idle_since <= core.now || core.service.stopping;
+        let idle = idle_since <= core.now || core.service.stopping || core.service.growing;
         core.metadata.clean.active && idle && !self.written
     }
 

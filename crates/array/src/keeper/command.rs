@@ -73,8 +73,16 @@ impl Keeper {
                 "read all of it to see whether it can be read",
             ),
             _ if !remade && !self.core.service.redundant => self.view().is_changeable(),
+            // Where the lane can map another shape, it has planned that and calls `grow`.
+            Command::Grow(_) => refuse(
+                "the size and level of an array over nodes cannot change yet",
+                "make a new array and copy the data",
+            ),
             Command::Fail(member) => self.fail_command(member, false),
             Command::ForceFail(member) => self.fail_command(member, true),
+            _ if self.growing.holds_requests() => {
+                refuse("the array is being given another shape", "try again in a moment")
+            }
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 let until = self.core.now.plus_millis(REMOVAL_MS);
                 self.removals.push(Removal { id, member, until });

@@ -36,6 +36,8 @@ pub(super) struct Service {
     pub(super) stopped: bool,
     /// The array that this one is a member of goes on without it.
     pub(super) dispensable: bool,
+    /// The array is being given another shape: no request is under way for long.
+    pub(super) growing: bool,
 }
 
 impl Service {

@@ -19,6 +19,8 @@ use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
 use crate::refusal::{Next, Refusal};
 
+const TRY_AGAIN: &str = "replace the member, and try again once it is rebuilt";
+
 /// After so long without room for what must be written, that counts as a write error.
 const FULL_MS: u64 = 60_000;
 
@@ -141,6 +143,7 @@ impl Keeper {
         out.push(LaneCommand::GiveUp(id));
         out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync.member_lost(&mut self.core, id, role);
+        self.growing.give_up(&mut self.core, Refusal::new("a member failed meanwhile", TRY_AGAIN));
         if fatal && !self.core.service.failed {
             self.core.service.failed = true;
             self.core.out.notify(ArrayEvent::ArrayFailed);

@@ -42,6 +42,15 @@ impl Intent {
         Self { bitmap, chunks, beyond: BTreeMap::new(), unwritten: BTreeMap::new(), ahead, idled }
     }
 
+    /// The same for a bitmap of a larger space, in which nothing is in flight: what lies behind
+    /// `synced` asks for a resync.
+    pub(super) fn with(&self, bitmap: Bitmap, synced: u64) -> Self {
+        let mut intent = Self::new(bitmap, false, self.ahead);
+        let first = (synced.div_ceil(intent.chunk_sectors()) as usize).min(intent.chunks.len());
+        intent.chunks[first..].fill(NEEDED);
+        intent
+    }
+
     pub(crate) fn chunk_sectors(&self) -> u64 {
         u64::from(self.bitmap.superblock.chunk_bytes) / SECTOR_BYTES
     }

@@ -3,6 +3,7 @@
 use super::{Done, MetaWrite, Unit, Unread, Work};
 use crate::action::{CommandId, IoError};
 use crate::events::{ArrayEvent, Fault, StripeBlock};
+use crate::grow::NewShape;
 use crate::status::JournalMode;
 use crate::{MemberId, Op, Refusal};
 
@@ -49,6 +50,9 @@ pub enum LaneCommand {
     },
     /// The mode in which writes go by md's journal changes to this one.
     JournalMode(JournalMode),
+    /// The array has this shape now, and all members know: the lane maps by it, and takes the
+    /// requests that it has held.
+    Grown(Box<NewShape>),
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
     /// An event for monitors and people.

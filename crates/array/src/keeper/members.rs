@@ -76,6 +76,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) device: String,
+    device_sectors: u64,
     /// Its own superblock; the array-wide fields are filled in when it is written.
     pub(crate) superblock: Superblock,
     pub(crate) bad_blocks: BadBlocks,
@@ -116,6 +117,7 @@ impl Member {
         };
         Self {
             device: config.device,
+            device_sectors: config.device_sectors,
             superblock: config.superblock,
             bad_blocks: config.bad_blocks,
             state,
@@ -132,6 +134,17 @@ impl Member {
             full_since: None,
             last_end: 0,
         }
+    }
+
+    /// Returns how many sectors the device has for data: more than the superblock says where the
+    /// device has grown, and nothing lies behind the data.
+    pub(super) const fn data_room(&self) -> u64 {
+        let superblock = &self.superblock;
+        if superblock.version.is_behind_data() {
+            return superblock.data_size;
+        }
+        let room = self.device_sectors.saturating_sub(superblock.data_offset);
+        if room > superblock.data_size { room } else { superblock.data_size }
     }
 
     /// Device sector of a sector of the data area.
@@ -171,6 +184,13 @@ impl Members {
         let mut members = Self { table, roles: vec![RoleEntry::default(); raid_disks] };
         members.index_roles();
         members
+    }
+
+    /// There are so many roles from now on: states follow, and then [`index_roles`] is due.
+    ///
+    /// [`index_roles`]: Self::index_roles
+    pub(super) fn reshape(&mut self, raid_disks: usize) {
+        self.roles = vec![RoleEntry::default(); raid_disks];
     }
 
     /// Recomputes who holds which role from the members' states.

@@ -13,6 +13,7 @@ mod command;
 mod core;
 mod doubts;
 mod failure;
+mod growing;
 mod intent;
 mod invariants;
 mod joining;
@@ -42,12 +43,14 @@ use crate::action::CommandId;
 use crate::assemble::Config;
 use crate::events::Fault;
 use crate::format::DevRole;
+use crate::grow::NewShape;
 use crate::{Instant, MemberId};
 
 use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
 use command::Removal;
 use failure::Failures;
+use growing::Growing;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
@@ -106,6 +109,7 @@ pub struct Keeper {
     writes: Writes,
     sync: Sync,
     stop: Stop,
+    growing: Growing,
     removals: Vec<Removal>,
     vacancies: Vacancies,
     /// The members that are there hold what they are to hold, or are known not to.
@@ -142,6 +146,7 @@ impl Keeper {
             stopping: false,
             stopped: false,
             dispensable: false,
+            growing: false,
         };
         let members = Members::new(config.members, usize::from(space.roles()));
         if rules.faulty_stay_out {
@@ -169,6 +174,7 @@ impl Keeper {
             writes: Writes::default(),
             sync,
             stop: Stop::default(),
+            growing: Growing::default(),
             removals: Vec::new(),
             vacancies: Vacancies::default(),
             begun: false,
@@ -314,9 +320,23 @@ impl Keeper {
         self.sync.drive(&mut self.core);
     }
 
+    /// Begins to give the array another shape: one that was [planned](crate::grow::plan), with the
+    /// space that belongs to it.
+    pub fn grow(&mut self, id: CommandId, shape: NewShape, space: Box<dyn SyncSpace>) {
+        if let Err(why) = self.growing.begin(&mut self.core, id, shape, space) {
+            self.core.out.push(LaneCommand::Reply(id, Err(why)));
+        }
+    }
+
+    /// Growing: when nothing is in flight any more, the members are told.
+    pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
+        self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
+    }
+
     /// Stopping: when nothing is in flight any more, the superblocks say clean.
     pub fn drive_stop(&mut self, traffic: Traffic<'_>) {
-        if self.stop.is_ready(&self.core, traffic.quiet && self.sync.is_idle()) {
+        let idle = traffic.quiet && self.sync.is_idle() && !self.growing.holds_requests();
+        if self.stop.is_ready(&self.core, idle) {
             self.stop.ticket = Some(self.checkpoints.begin(&mut self.core));
         }
         // A read may have come meanwhile.

@@ -1,8 +1,8 @@
 //! Places of metadata and data on a device that becomes a member: as on the others, if that leaves
 //! room for the data. md gives each member an offset of its own, so none of the others' need fit.
 
+use crate::format::Superblock;
 use crate::format::ppl::PplArea;
-use crate::format::{Superblock, Version};
 
 /// Sectors reserved for a superblock.
 const SUPERBLOCK_SECTORS: u64 = 8;
@@ -47,9 +47,8 @@ fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
     }
 }
 
-/// Returns whether the superblock lies behind the data.
 const fn at_end(superblock: &Superblock) -> bool {
-    matches!(superblock.version, Version::V1_0 | Version::V0_90)
+    superblock.version.is_behind_data()
 }
 
 impl Room {
@@ -124,6 +123,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Version;
     use crate::format::superblock::feature;
 
     const ROOM: Room = Room { used_sectors: 4096, bitmap_sectors: 3 };

@@ -45,6 +45,7 @@ impl KeeperView<'_> {
                 want_replacement: m.want_replacement,
                 needed: self.keeper.core.needs(member),
                 devflags: m.superblock.devflags,
+                data_sectors: m.data_room(),
                 events: metadata.superblock.events,
                 errors: m.errors,
                 corrected_reads: m.superblock.corrected_reads,

@@ -63,6 +63,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.service.writes_over
     }
 
+    /// Returns whether the lane is to hold requests that come: the array is being given another
+    /// shape.
+    #[must_use]
+    pub const fn holds_requests(self) -> bool {
+        self.keeper.growing.holds_requests()
+    }
+
     /// Returns whether the array has been stopped.
     #[must_use]
     pub const fn has_stopped(self) -> bool {
@@ -179,10 +186,8 @@ impl<'a> KeeperView<'a> {
         let now = self.keeper.core.now;
         let removals =
             self.keeper.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
-        let always = [removals.min(), self.keeper.stop.deadline(&self.keeper.core)]
-            .into_iter()
-            .flatten()
-            .min();
+        let waits = [self.keeper.stop.deadline(&self.keeper.core), self.keeper.growing.deadline()];
+        let always = waits.into_iter().flatten().chain(removals.min()).min();
         if self.keeper.core.service.metadata_frozen() {
             return always;
         }

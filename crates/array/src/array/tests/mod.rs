@@ -11,6 +11,7 @@ mod compute;
 mod disk;
 mod failure;
 mod full;
+mod grow;
 mod hang;
 mod invariants;
 mod logs;

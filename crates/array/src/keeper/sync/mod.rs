@@ -19,7 +19,7 @@ mod verify;
 use std::borrow::Cow;
 
 use super::Redundancy;
-use super::core::Core;
+use super::core::{Core, Service};
 use super::members::{Members, State};
 use crate::assemble::Had;
 use crate::events::{ArrayEvent, SyncAction};
@@ -72,7 +72,8 @@ impl Sync {
         if self.retry_at.take_if(|at| *at <= core.now).is_some() {
             self.retry(&core.members);
         }
-        if core.service.failed || core.service.writes_over || core.service.stopping {
+        let Service { failed, writes_over, stopping, growing, .. } = core.service;
+        if failed || writes_over || stopping || growing {
             return;
         }
         self.assign_spares(core);

@@ -1,0 +1,225 @@
+//! Changes of an array's shape that leave every byte in its place: more of each member is used, a
+//! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
+//! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). Pure: the
+//! command plans by the status that it is told, and the keeper by its own.
+
+mod size;
+mod takeover;
+
+use crate::Role;
+use crate::events::SyncAction;
+use crate::format::superblock::feature;
+use crate::geometry::{Geometry, Shape};
+use crate::level::{Layout, Level};
+use crate::refusal::{Invocation, Next, Refusal};
+use crate::status::{ArrayState, MemberState, MemberStatus, Status};
+
+/// A change that is wished for: one thing of the array, and the rest as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Grow {
+    /// So many sectors of each member are used; all that the smallest one has, without a number.
+    Size(Option<u64>),
+    /// So many members.
+    RaidDisks(u32),
+    /// Another level, by md's number.
+    Level {
+        /// md's number.
+        level: i32,
+        /// The layout may be one that the default of the new level is not.
+        keep_layout: bool,
+    },
+}
+
+/// The shape that an array is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewShape {
+    /// Level.
+    pub level: Level,
+    /// Layout.
+    pub layout: Layout,
+    /// Number of roles.
+    pub raid_disks: u32,
+    /// Chunk; 0 for raid1.
+    pub chunk_sectors: u32,
+    /// Used part of each member.
+    pub size_sectors: u64,
+    /// The role that the holder of each role has then; without one it becomes a spare.
+    pub roles: Vec<Option<Role>>,
+}
+
+impl NewShape {
+    /// Returns the shape that the array has: what a change does not mention stays.
+    fn of(status: &Status, level: Level, layout: Layout) -> Self {
+        let superblock = &status.superblock;
+        Self {
+            level,
+            layout,
+            raid_disks: superblock.raid_disks,
+            chunk_sectors: superblock.chunk_sectors,
+            size_sectors: status.used_member_sectors,
+            roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
+        }
+    }
+
+    /// The mapping of this shape.
+    ///
+    /// # Errors
+    /// The reason why there is no such array.
+    pub fn geometry(&self) -> Result<Geometry, Refusal> {
+        Geometry::new(&Shape {
+            level: self.level,
+            layout: self.layout,
+            raid_disks: self.raid_disks,
+            chunk_sectors: self.chunk_sectors,
+            size_sectors: self.size_sectors,
+            member_data_sectors: &[],
+        })
+        .map_err(Refusal::from)
+    }
+
+    /// Returns how many roles nobody has at first.
+    #[must_use]
+    pub fn vacant(&self) -> usize {
+        self.raid_disks as usize - self.roles.iter().flatten().count()
+    }
+}
+
+/// Plans a change of the array that has this status.
+///
+/// # Errors
+/// The reason why it cannot be, with the step that helps. Nothing is written by then.
+pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
+    let superblock = &status.superblock;
+    let level = Level::from_md(superblock.level)
+        .ok_or_else(|| Refusal::plain(format!("level {} is not one of md's", superblock.level)))?;
+    let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
+        .map_err(Refusal::from)?;
+    check_idle(status)?;
+    let now = NewShape::of(status, level, layout);
+    let new = match grow {
+        Grow::Size(sectors) => size::plan(status, now, sectors),
+        Grow::RaidDisks(count) => copies(status, now, count),
+        Grow::Level { level, keep_layout } => takeover::plan(status, now, level, keep_layout),
+    }?;
+    check_spares(status, level, &new)?;
+    new.geometry()?;
+    Ok(new)
+}
+
+/// The field counts for raid0 only where the feature bit says so.
+fn layout_number(status: &Status, level: Level) -> u32 {
+    let unset = level == Level::Raid0 && !status.superblock.has(feature::RAID0_LAYOUT);
+    if unset { 0 } else { status.superblock.layout }
+}
+
+/// Checks that nothing else is going on.
+fn check_idle(status: &Status) -> Result<(), Refusal> {
+    if status.state == ArrayState::Failed {
+        return refuse("the array has failed", "bring its members back, and assemble it again");
+    }
+    if status.state == ArrayState::ReadOnly {
+        return refuse("the array is read-only", "assemble it without --readonly");
+    }
+    if status.superblock.has(feature::LOGS) || status.journal.is_some() {
+        let log = if status.superblock.has(feature::ANY_PPL) {
+            "partial parity logs"
+        } else {
+            "a journal"
+        };
+        return refuse(
+            format!("the array has {log}, which cannot change with its shape"),
+            "stop it, give it the policy resync or bitmap, and start it again",
+        );
+    }
+    if status.sync.action != SyncAction::Idle || status.sync.next.is_some() {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse(format!("{} is under way", status.sync.action.name()), next);
+    }
+    if status.unsynced_sectors > 0 || status.held_up.is_some() {
+        let next = Next::by("see what it waits for", Invocation::Status { array: None });
+        return refuse("a part of the array waits to be brought in line", next);
+    }
+    if let Some(faulty) = status.members.iter().find(|member| member.state == MemberState::Faulty) {
+        let device = faulty.device.clone();
+        let next = Next::by("remove it first", Invocation::Remove { array: None, device });
+        return refuse(format!("{} is faulty", faulty.device), next);
+    }
+    Ok(())
+}
+
+/// Checks that each role has a member that holds all of it.
+fn check_whole(status: &Status) -> Result<(), Refusal> {
+    if status.degraded == 0 {
+        return Ok(());
+    }
+    let missing = status.degraded;
+    let are = if missing == 1 { "a member is" } else { "members are" };
+    let of = status.superblock.raid_disks;
+    let next = Next::by("add what is missing, and wait", Invocation::Watch { array: None });
+    refuse(format!("{are} missing ({missing} of {of})"), next)
+}
+
+/// Checks that there are spares for the roles that are new. A level without redundancy has none:
+/// they are added when it has changed.
+fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Refusal> {
+    let spares = in_state(status, MemberState::Spare).count();
+    let vacant = new.vacant().saturating_sub(usize::from(status.degraded));
+    if vacant <= spares || level == Level::Raid0 {
+        return Ok(());
+    }
+    let roles =
+        if vacant == 1 { "1 role is new".to_owned() } else { format!("{vacant} roles are new") };
+    let have = match spares {
+        0 => "there is no spare".to_owned(),
+        1 => "there is 1 spare".to_owned(),
+        more => format!("there are {more} spares"),
+    };
+    refuse(format!("{roles}, and {have}"), "name what is to be added with --add")
+}
+
+/// More copies of a mirror, or fewer.
+fn copies(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    if now.level != Level::Raid1 {
+        return refuse(
+            format!("{} cannot be given another number of members yet", now.level),
+            "make a new array and copy the data; --size and --level can be changed",
+        );
+    }
+    let held: Vec<Role> = {
+        let members = status.members.iter().filter(|member| member.state == MemberState::InSync);
+        let mut roles: Vec<Role> = members.filter_map(|member| member.role).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        roles
+    };
+    if count == now.raid_disks {
+        return refuse(format!("it has {count} members already"), "name another number");
+    }
+    if count > now.raid_disks {
+        check_whole(status)?;
+        return Ok(NewShape { raid_disks: count, ..now });
+    }
+    if count == 0 {
+        return refuse("a mirror has at least one member", "name another number");
+    }
+    if held.len() > count as usize {
+        let have = held.len();
+        return refuse(
+            format!("{have} members hold the data, and {count} are to stay"),
+            "say which one is to leave: braid fail it, then braid remove it",
+        );
+    }
+    // Those that stay move together.
+    let place = |role: Option<Role>| held.iter().position(|kept| Some(*kept) == role).map(Role::at);
+    let roles = now.roles.iter().map(|role| place(*role)).collect();
+    Ok(NewShape { raid_disks: count, roles, ..now })
+}
+
+fn in_state(status: &Status, state: MemberState) -> impl Iterator<Item = &MemberStatus> {
+    status.members.iter().filter(move |member| member.state == state)
+}
+
+fn refuse<T>(reason: impl Into<String>, next: impl Into<Next>) -> Result<T, Refusal> {
+    Err(Refusal::new(reason, next))
+}
