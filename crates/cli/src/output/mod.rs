@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
 
+pub(crate) mod conditions;
 pub(crate) mod contents;
 pub(crate) mod detail;
 pub(crate) mod entry;

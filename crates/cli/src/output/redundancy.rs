@@ -72,7 +72,7 @@ fn after_failure(name: &str, status: &Status) -> String {
     format!("braid stop {name}; bring the devices back; braid assemble --explain {devices}")
 }
 
-fn is_on_a_node(member: &MemberStatus) -> bool {
+pub(super) fn is_on_a_node(member: &MemberStatus) -> bool {
     member.device.starts_with("node://")
 }
 
