@@ -19,6 +19,8 @@ declare -A packages=(
 	[kernel]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
+	# Completions are tried in them; bash is there.
+	[shells]="zsh fish"
 	# They make what lies on disks.
 	[rescue]="fdisk gdisk xz-utils zstd bzip2 zip p7zip-full qemu-utils gddrescue util-linux
 		e2fsprogs xfsprogs btrfs-progs lvm2 ntfs-3g dosfstools exfatprogs f2fs-tools
@@ -44,7 +46,7 @@ for job in "${@:-test}"; do
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
 		wanted+=(${packages[kernel]} ${packages[boot]} ${packages[deb]} ${packages[static]})
-		wanted+=(${packages[rescue]})
+		wanted+=(${packages[rescue]} ${packages[shells]})
 		;;
 	build) wanted+=(${packages[ofi]}) ;;
 	deb) wanted+=(${packages[ofi]} ${packages[deb]}) ;;

@@ -21,7 +21,7 @@ pub(crate) mod examined;
 pub(crate) mod explained;
 pub(crate) mod human;
 pub(crate) mod json;
-mod last_scrub;
+pub(crate) mod last_scrub;
 pub(crate) mod log;
 pub(crate) mod mdstat;
 mod names;
