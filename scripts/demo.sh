@@ -33,8 +33,13 @@ braid() { "$project/target/checked/braid" "$@"; }
 md() { tests/md/run-md.sh -t 100 "$@"; }
 
 say "Building braid"
-# By the profile of the tests, which then have other people's code built.
-cargo build --profile checked --quiet -p braid-cli -p braid-bench
+# By the profile of the tests, which then have other people's code built, but our own without the
+# optimisation that takes half of its compilation, and without libfabric, whose bindings cost more
+# crates than anything else. Members in images stay: without them other crates would have other
+# features.
+cargo build --profile checked --quiet -p braid-cli -p braid-bench --no-default-features \
+	--features braid-cli/images --config profile.checked.opt-level=1 \
+	--config profile.checked.package.braid-parity.opt-level=3
 
 size=128M
 if [ -n "$image" ]; then

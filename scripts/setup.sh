@@ -52,7 +52,7 @@ for job in "${@:-test}"; do
 	deb) wanted+=(${packages[ofi]} ${packages[deb]}) ;;
 	static) wanted+=(${packages[static]}) ;;
 	book) wanted+=(${packages[book]}) ;;
-	demo) wanted+=(${packages[ofi]} ${packages[md]} ${packages[live]} ${packages[lab]}) ;;
+	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})

@@ -198,7 +198,8 @@ mod tests {
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
             "role": null, "warning": null, "sectors": null, "host": "here",
-            "may_fail": "no further member may fail", "id": "BRAID-104", "next": "braid add home NEW-DEVICE",
+            "may_fail": "no further member may fail", "id": "BRAID-104",
+            "next": "braid add home NEW-DEVICE",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
         });
         assert_eq!(json, expected);
