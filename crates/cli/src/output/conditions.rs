@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use braid_array::Condition;
 use braid_array::events::SyncAction;
-use braid_array::format::superblock::feature;
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberState, Status};
 use braid_host::control::wire::ControlStatus;
 
-use super::redundancy::is_on_a_node;
+use super::redundancy::{is_on_a_node, lacks_journal};
 
 /// Returns the conditions of an array and the arrays within it.
 pub(crate) fn of_all(array: &ControlStatus) -> BTreeSet<Condition> {
@@ -24,30 +23,24 @@ pub(crate) fn of_all(array: &ControlStatus) -> BTreeSet<Condition> {
 /// Returns the conditions of an array.
 pub(crate) fn of(status: &Status) -> BTreeSet<Condition> {
     let members = &status.members;
-    let holds = |condition, holds: bool| holds.then_some(condition);
-    let mut all = BTreeSet::from_iter(of_members(status));
-    let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
-    all.extend(
-        [
-            holds(Condition::NodeLost, witnesses.into_iter().any(|witness| !witness.reachable)),
-            holds(Condition::MemberRefused, members.iter().any(|one| one.refused.is_some())),
-            holds(Condition::MemberSlow, members.iter().any(|one| one.slow_ms.is_some())),
-            holds(Condition::WorkHeldUp, status.held_up.is_some()),
-            holds(Condition::Unreadable, status.unreadable_sectors > 0),
-            holds(Condition::ParityTrusted, status.trusted_sectors > 0),
-            holds(Condition::Unsynced, status.unsynced_sectors > 0),
-        ]
-        .into_iter()
-        .flatten(),
-    );
-    all
+    let mut witnesses = status.view.iter().flat_map(|view| &view.witnesses);
+    let others = [
+        (Condition::NodeLost, witnesses.any(|witness| !witness.reachable)),
+        (Condition::MemberRefused, members.iter().any(|one| one.refused.is_some())),
+        (Condition::MemberSlow, members.iter().any(|one| one.slow_ms.is_some())),
+        (Condition::WorkHeldUp, status.held_up.is_some()),
+        (Condition::Unreadable, status.unreadable_sectors > 0),
+        (Condition::ParityTrusted, status.trusted_sectors > 0),
+        (Condition::Unsynced, status.unsynced_sectors > 0),
+    ];
+    let others = others.into_iter().filter(|(_, holds)| *holds).map(|(condition, _)| condition);
+    of_members(status).into_iter().chain(others).collect()
 }
 
 /// Returns what is wrong with the members, and what that makes of the array.
 fn of_members(status: &Status) -> Vec<Condition> {
     let members = &status.members;
-    let is_journal = |one: &MemberStatus| one.state == MemberState::Journal;
-    if status.superblock.has(feature::JOURNAL) && !members.iter().any(is_journal) {
+    if lacks_journal(status) {
         return vec![Condition::JournalLost];
     }
     if status.waiting.is_some() {
@@ -88,7 +81,8 @@ pub(crate) fn ids(conditions: &BTreeSet<Condition>) -> Vec<String> {
 mod tests {
     use super::*;
     use braid_array::MemberId;
-    use braid_array::status::Waiting;
+    use braid_array::format::superblock::feature;
+    use braid_array::status::{MemberStatus, Waiting};
 
     #[test]
     fn an_array_names_what_is_wrong_with_it_and_no_more() {
