@@ -97,7 +97,7 @@ const PARTS: &[Part] = &[
         after: &[(
             "braid identify home /dev/sdb ",
             "braid identify home /dev/sdb --json --seconds 0 >said.json
-                grep -q '\"model\": \"scsi_debug' said.json
+                grep -q '\"model\": \".*scsi_debug' said.json
                 grep -q '\"light\": \"activity\"' said.json",
         )],
     },
