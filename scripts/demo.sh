@@ -33,13 +33,11 @@ braid() { "$project/target/checked/braid" "$@"; }
 md() { tests/md/run-md.sh -t 100 "$@"; }
 
 say "Building braid"
-# By the profile of the tests, which then have other people's code built, but our own without the
-# optimisation that takes half of its compilation, and without libfabric, whose bindings cost more
-# crates than anything else. Members in images stay: without them other crates would have other
-# features.
+# By the profile of the tests, which then have other people's code built. Without what is not run
+# here: libfabric, whose bindings are made by eighteen crates, and optimised code for rescue. Members
+# in images stay, as crates of the tests would have other features without them.
 cargo build --profile checked --quiet -p braid-cli -p braid-bench --no-default-features \
-	--features braid-cli/images --config profile.checked.opt-level=1 \
-	--config profile.checked.package.braid-parity.opt-level=3
+	--features braid-cli/images --config profile.checked.package.braid-rescue.opt-level=1
 
 size=128M
 if [ -n "$image" ]; then
