@@ -63,8 +63,6 @@ package() {
 		rm "$tree/usr/share/doc/braid/"LICENSE-*
 		gzip -9n "$tree/usr/share/doc/braid/CHANGELOG.md"
 		sed -i 's/(CHANGELOG.md)/(CHANGELOG.md.gz)/' "$tree/usr/share/doc/braid/README.md"
-		mkdir -p "$tree/etc/braid"
-		install -m 644 contrib/arrays.toml "$tree/etc/braid/arrays.toml"
 		echo /etc/braid/arrays.toml >"$tree/DEBIAN/conffiles"
 	fi
 	{

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what scripts/release.sh has built: programs, man pages, completions of shells, units of
-# systemd, rules of udev, documents. Starts and restarts nothing.
+# systemd, rules of udev, documents; by root or below DESTDIR also an example of
+# /etc/braid/arrays.toml, where there is none. Starts and restarts nothing.
 # usage: PREFIX=/usr/local DESTDIR= install.sh [DIRECTORY OF THE PROGRAMS [PROGRAM...]]
 #        (PROGRAM: braid, braid-bench, or both)
 set -euo pipefail
@@ -58,6 +59,11 @@ case " $* " in
 		contrib/arrays.toml "$share/doc/braid"
 	install -m 644 docs/*.md "$share/doc/braid/docs"
 	install -m 644 docs/performance/*.svg "$share/doc/braid/docs/performance"
+	config=${DESTDIR-}/etc/braid
+	if [ -n "${DESTDIR-}" ] || [ "$(id -u)" = 0 ] && [ ! -e "$config/arrays.toml" ]; then
+		install -d "$config"
+		install -m 644 contrib/arrays.toml "$config"
+	fi
 	;;
 esac
 echo "installed below $root"

@@ -19,6 +19,8 @@ declare -A packages=(
 	[kernel]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
+	# Completions are tried in them; bash is there.
+	[shells]="zsh fish"
 	# They make what lies on disks.
 	[rescue]="fdisk gdisk xz-utils zstd bzip2 zip p7zip-full qemu-utils gddrescue util-linux
 		e2fsprogs xfsprogs btrfs-progs lvm2 ntfs-3g dosfstools exfatprogs f2fs-tools
@@ -44,13 +46,13 @@ for job in "${@:-test}"; do
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
 		wanted+=(${packages[kernel]} ${packages[boot]} ${packages[deb]} ${packages[static]})
-		wanted+=(${packages[rescue]})
+		wanted+=(${packages[rescue]} ${packages[shells]})
 		;;
 	build) wanted+=(${packages[ofi]}) ;;
 	deb) wanted+=(${packages[ofi]} ${packages[deb]}) ;;
 	static) wanted+=(${packages[static]}) ;;
 	book) wanted+=(${packages[book]}) ;;
-	demo) wanted+=(${packages[ofi]} ${packages[md]} ${packages[live]} ${packages[lab]}) ;;
+	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})

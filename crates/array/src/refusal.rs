@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::condition::Condition;
 use crate::options::Options;
 
 /// A refusal: the reason, and what to do instead. As text: `reason; advice`.
@@ -24,6 +25,9 @@ pub struct Next {
     pub advice: Cow<'static, str>,
     /// The command that does it.
     pub invocation: Option<Box<Invocation>>,
+    /// The condition that asks for it, where that has an id. Not sent to other processes.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub condition: Option<Condition>,
 }
 
 /// A call of the command, by its purpose. An array without a name is the one that was asked.
@@ -150,7 +154,13 @@ impl fmt::Display for Refusal {
 impl Next {
     /// Advice that the invocation carries out.
     pub fn by(advice: impl Into<Cow<'static, str>>, invocation: Invocation) -> Self {
-        Self { advice: advice.into(), invocation: Some(Box::new(invocation)) }
+        Self { advice: advice.into(), ..invocation.into() }
+    }
+
+    /// The same, for this condition.
+    #[must_use]
+    pub fn of(self, condition: impl Into<Option<Condition>>) -> Self {
+        Self { condition: condition.into(), ..self }
     }
 
     /// Nothing leads on.
@@ -186,18 +196,18 @@ impl Next {
 
 impl From<&'static str> for Next {
     fn from(advice: &'static str) -> Self {
-        Self { advice: advice.into(), invocation: None }
+        Self { advice: advice.into(), ..Self::default() }
     }
 }
 
 impl From<String> for Next {
     fn from(advice: String) -> Self {
-        Self { advice: advice.into(), invocation: None }
+        Self { advice: advice.into(), ..Self::default() }
     }
 }
 
 impl From<Invocation> for Next {
     fn from(invocation: Invocation) -> Self {
-        Self { advice: Cow::Borrowed(""), invocation: Some(Box::new(invocation)) }
+        Self { invocation: Some(Box::new(invocation)), ..Self::default() }
     }
 }

@@ -111,7 +111,8 @@ impl Failure {
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, object, why: Refusal { reason, next }, .. } = self;
-        let line = format!("{operation} {object}: {reason}; {}", next_step(next));
+        let id = next.condition.map(|condition| format!(" ({condition})")).unwrap_or_default();
+        let line = format!("{operation} {object}: {reason}{id}; {}", next_step(next));
         f.write_str(&one_line(&line))
     }
 }

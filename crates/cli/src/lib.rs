@@ -12,6 +12,7 @@ mod cmd;
 mod config;
 mod failure;
 mod invocation;
+mod messages;
 pub mod output;
 
 pub use args::{MemberArg, NodeArg, Size, WriteSchedule, parse_as, parse_size};

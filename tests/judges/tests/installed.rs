@@ -44,6 +44,7 @@ fn programs_man_pages_and_completions_are_installed_below_a_directory() {
     let page = content(&to.join("usr/share/man/man5/arrays.toml.5"));
     assert!(page.contains(".TH arrays.toml 5") && page.contains("members"), "{page}");
     assert!(content(&to.join("usr/share/man/man7/braid.7")).contains("EXIT CODES"));
+    assert!(content(&to.join("etc/braid/arrays.toml")).contains("# [array.home]"));
     let page = content(&to.join("usr/share/man/man1/braid-bench.1"));
     assert!(page.contains("braid\\-bench\\-levels(1)"), "not that of braid-bench: {page}");
     assert_eq!(broken_links(&to.join("usr/share/doc/braid")), [""; 0]);

@@ -89,7 +89,18 @@ const PARTS: &[Part] = &[
         before: "echo '[array.home]' >$BRAID_CONFIG",
         after: &[],
     },
-    Part { page: "docs/commands.md", heading: "braid identify", lines: "", before: "", after: &[] },
+    Part {
+        page: "docs/commands.md",
+        heading: "braid identify",
+        lines: "",
+        before: "",
+        after: &[(
+            "braid identify home /dev/sdb ",
+            "braid identify home /dev/sdb --json --seconds 0 >said.json
+                grep -q '\"model\": \".*scsi_debug' said.json
+                grep -q '\"light\": \"activity\"' said.json",
+        )],
+    },
     Part {
         page: "docs/at-3-am.md",
         heading: "A disk failed",

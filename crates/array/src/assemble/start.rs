@@ -11,6 +11,7 @@ use super::table::Table;
 use super::{Candidate, Config, Had, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
+use crate::condition::Condition;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS};
@@ -59,10 +60,10 @@ impl Table<'_> {
     /// Checks that this is an array that can be run here at all.
     fn check_kind(&self, options: Options) -> Result<ArrayKind, Refused> {
         let newest = self.superblock();
-        let use_mdadm = "assemble it with mdadm";
+        let use_mdadm = || Next::from("assemble it with mdadm").of(Condition::NotSupported);
         newest
             .supported()
-            .map_err(|unsupported| Refused::new(format!("the array {unsupported}"), use_mdadm))?;
+            .map_err(|unsupported| Refused::new(format!("the array {unsupported}"), use_mdadm()))?;
         let level = Level::from_md(newest.level).ok_or_else(|| {
             let name = match newest.level {
                 -4 => "multipath".to_owned(),
@@ -70,7 +71,7 @@ impl Table<'_> {
                 -100 => "container".to_owned(),
                 number => format!("with number {number}"),
             };
-            Refused::new(format!("the array is of level {name}"), use_mdadm)
+            Refused::new(format!("the array is of level {name}"), use_mdadm())
         })?;
         if newest.raid_disks == 0 || newest.raid_disks > MAX_MEMBERS {
             let reason = format!("the array says it has {} members", newest.raid_disks);
@@ -81,11 +82,12 @@ impl Table<'_> {
             _ => newest.layout,
         };
         let layout = Layout::decode(level, number, newest.raid_disks)
-            .map_err(|error| Refused::new(error.to_string(), use_mdadm))?;
+            .map_err(|error| Refused::new(error.to_string(), use_mdadm()))?;
         if newest.version == Version::V0_90 && !options.read_only {
             let reason = "the array has metadata 0.90, which braid reads and does not write";
             let options = Options { read_only: true, ..options };
-            return Err(Refused::new(reason, self.command(options, Verdict::attached)));
+            let next = Next::from(self.command(options, Verdict::attached));
+            return Err(Refused::new(reason, next.of(Condition::NotSupported)));
         }
         Ok(ArrayKind { level, layout })
     }
@@ -105,7 +107,7 @@ impl Table<'_> {
                 );
                 let next = "name those alone that were copied at the same time, or none that is a \
                             copy, and look at the content with braid cat";
-                return Err(Refused::new(reason, next));
+                return Err(Refused::new(reason, Next::from(next).of(Condition::Copies)));
             }
         }
         Ok(())
@@ -113,11 +115,14 @@ impl Table<'_> {
 
     /// Checks that nothing is among the candidates that must not be there.
     fn check_candidates(&self, options: Options) -> Result<(), Refused> {
-        let without = || self.command(options, Verdict::attached);
+        let without = |verdict: &Verdict| {
+            Next::from(self.command(options, Verdict::attached)).of(verdict.condition())
+        };
         for (candidate, verdict) in self.candidates.iter().zip(&self.verdicts) {
             let no_member = matches!(candidate.superblock, Err(SuperblockError::NoMagic));
             if no_member || matches!(verdict, Verdict::Foreign { .. }) {
-                return Err(Refused::new(format!("{}: {verdict}", candidate.device), without()));
+                let reason = format!("{}: {verdict}", candidate.device);
+                return Err(Refused::new(reason, without(verdict)));
             }
         }
         for (candidate, superblock, verdict) in self.members() {
@@ -132,10 +137,10 @@ impl Table<'_> {
                     let devices = vec![device.clone()];
                     let look = Invocation::Assemble { name: None, rename: false, options, devices };
                     let next = Next::by("choose a half, and look at one first", look);
-                    return Err(Refused::new(reason, next));
+                    return Err(Refused::new(reason, next.of(Condition::Split)));
                 }
                 Verdict::Duplicate { .. } if superblock.events == self.superblock().events => {
-                    return Err(Refused::new(format!("{device}: {verdict}"), without()));
+                    return Err(Refused::new(format!("{device}: {verdict}"), without(verdict)));
                 }
                 _ => {}
             }
@@ -179,6 +184,7 @@ impl Table<'_> {
             let advice = "find the missing members, and see which device belongs where";
             Next::by(advice, self.examine())
         };
+        let next = next.of(Condition::TooFewMembers);
         Err(Refused { could_force, ..Refused::new(reason, next) })
     }
 
@@ -225,6 +231,7 @@ impl Table<'_> {
         );
         let options = Options { force: true, ..options };
         let next = Next::by(advice, self.command(options, Verdict::attached));
+        let next = next.of(Condition::DirtyDegraded);
         Err(Refused { could_force: true, ..Refused::new(reason, next) })
     }
 
@@ -245,7 +252,7 @@ impl Table<'_> {
         let options = Options { run: true, ..options };
         let advice = "find the missing members, or start without them";
         let next = Next::by(advice, self.command(options, Verdict::attached));
-        Err(Refused::new(reason, next))
+        Err(Refused::new(reason, next.of(Condition::MembersLeftOut)))
     }
 
     fn geometry(&self, kind: &ArrayKind) -> Result<Geometry, Refused> {

@@ -4,6 +4,7 @@ use super::found_log::FoundLog;
 use super::refused::{ArrayKind, Refused};
 use super::table::Table;
 use super::{Options, Verdict};
+use crate::condition::Condition;
 use crate::format::journal;
 use crate::format::ppl::PplArea;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
@@ -238,6 +239,7 @@ impl Table<'_> {
         let advice = "bring the journal back; or start without it, and lose what was acknowledged \
                       and is in the journal alone: all redundancy is then made anew";
         let next = Next::by(advice, self.command(options, Verdict::attached));
+        let next = next.of(Condition::JournalLost);
         Refused { could_force: true, ..Refused::new(reason, next) }
     }
 }

@@ -21,7 +21,7 @@ pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
         let named = candidates.iter().filter(named).cloned().collect();
         match decide_once(named, *options).start {
             Start::Ready { .. } | Start::Halfway(_) => break,
-            Start::Refused { next: further, .. } => *next = further,
+            Start::Refused { next: further, .. } => *next = further.of(next.condition),
         }
     }
     assembly

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::check::{adopted, check_places, check_shape, with_shape};
 use super::judge::{Judge, knows, same_array, went_on};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
+use crate::condition::Condition;
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 use crate::refusal::{Invocation, Next};
@@ -68,6 +69,7 @@ pub(super) fn without_superblocks(candidates: &[Candidate]) -> Assembly {
         Some((device, verdict)) => format!("{device}: {verdict}"),
     };
     let next = Next::by("check the paths, or make a new array", Invocation::Create);
+    let next = next.of(verdicts.first().map(|_| Condition::Damaged));
     let start = Start::Refused { reason, next, could_force: false };
     Assembly { verdicts, newest: None, start }
 }

@@ -3,6 +3,7 @@
 use crate::Role;
 use std::fmt;
 
+use crate::condition::Condition;
 use crate::format::Unsupported;
 
 /// The standing of a candidate in the array that is assembled. `Display` says it to people.
@@ -108,6 +109,25 @@ impl Verdict {
                 | Self::Spare
                 | Self::Journal
         )
+    }
+
+    /// Returns the condition of the array that leaves the candidate out.
+    #[must_use]
+    pub const fn condition(&self) -> Option<Condition> {
+        Some(match self {
+            Self::Active { .. }
+            | Self::Rebuilding { .. }
+            | Self::Replacement { .. }
+            | Self::Spare
+            | Self::Journal => return None,
+            Self::Faulty => Condition::MemberFailed,
+            Self::Forced { .. } | Self::Stale { .. } => Condition::Stale,
+            Self::Split { .. } | Self::WentAlone { .. } => Condition::Split,
+            Self::Foreign { .. } => Condition::Foreign,
+            Self::Duplicate { .. } => Condition::Copies,
+            Self::Unreadable { .. } | Self::TooSmall { .. } => Condition::Damaged,
+            Self::Unsupported(_) => Condition::NotSupported,
+        })
     }
 
     /// The role it holds completely.

@@ -7,6 +7,7 @@ Examples:
   braid status home
   braid stop home
 
+Messages with an id, as BRAID-104, are explained by `braid help BRAID-104`.
 Exit status: 0 done; 1 refused or failed; 2 wrong usage.
 check --wait: 1 also when something differs or could not be read; repair --wait: could not be read.
 detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";

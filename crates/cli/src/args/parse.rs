@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser};
 use super::foreign::CommandLine;
 use super::{Cli, nearest};
 use crate::failure::Failure;
-use crate::output;
+use crate::{messages, output};
 
 /// Commands that are suggested for a misspelled word: they change no array.
 const READING: &[&str] = &[
@@ -38,6 +38,10 @@ pub(crate) fn parse(configured: impl Fn(&str) -> bool) -> Result<Cli, Failure> {
         Err(error) => error,
     };
     let Some(command) = line.command() else {
+        if let Some(sections) = messages::sections(&line.words)? {
+            output::answer(&sections)?;
+            return Err(Failure::Silent(0));
+        }
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             output::help(&error.render());
             return Err(Failure::Silent(Failure::USAGE));

@@ -20,7 +20,12 @@ impl Given<'_> {
     pub(super) fn put_into(&self, next: Next) -> Next {
         let Some(invocation) = next.invocation.as_deref() else { return next };
         let words = self.words(invocation);
-        if words.is_empty() { next } else { next_step_with(&next, &words).into() }
+        let condition = next.condition;
+        if words.is_empty() {
+            next
+        } else {
+            Next::from(next_step_with(&next, &words)).of(condition)
+        }
     }
 
     fn words(&self, invocation: &Invocation) -> String {

@@ -1,11 +1,12 @@
-//! Man pages made of pages of the book: `arrays.toml(5)`, and `braid(7)` with what all commands
-//! have in common.
+//! Man pages made of pages of the book: `arrays.toml(5)`, `braid(7)` with what all commands have in
+//! common, and `braid-messages(7)`.
 
 use std::path::Path;
 
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use crate::failure::{Failure, system_error};
+use crate::messages::{self, without_links};
 
 /// A page of the book as a man page.
 struct Manual {
@@ -16,7 +17,7 @@ struct Manual {
     markdown: &'static str,
 }
 
-const MANUALS: [Manual; 2] = [
+const MANUALS: [Manual; 3] = [
     Manual {
         file: "arrays.toml.5",
         name: "arrays.toml",
@@ -30,6 +31,13 @@ const MANUALS: [Manual; 2] = [
         section: "7",
         about: "exit codes, ports and files of Braid",
         markdown: include_str!("../../../../docs/facts.md"),
+    },
+    Manual {
+        file: "braid-messages.7",
+        name: "braid-messages",
+        section: "7",
+        about: "what messages of Braid mean, by their ids",
+        markdown: messages::PAGE,
     },
 ];
 
@@ -170,16 +178,7 @@ impl Blocks {
 
 /// Returns text with its code and strong words in bold, and links without where they lead.
 fn inlines(text: &str) -> Vec<Inline> {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some((before, link)) = rest.split_once('[') {
-        let Some((words, after)) = link.split_once("](") else { break };
-        let Some((_, after)) = after.split_once(')') else { break };
-        plain.push_str(before);
-        plain.push_str(words);
-        rest = after;
-    }
-    plain.push_str(rest);
+    let plain = without_links(text);
     let plain = plain.replace("**", "`");
     let words = plain.split('`').enumerate().filter(|(_, words)| !words.is_empty());
     words.map(|(at, words)| if at % 2 == 1 { bold(words) } else { roman(words) }).collect()

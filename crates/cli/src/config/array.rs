@@ -47,7 +47,8 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     let limits = limits(entry);
     let is_on_nodes = members.iter().any(|member| member.value.starts_with("node://"));
     if let (Some(uuid), true) = (&uuid, is_on_nodes) {
-        let next = "leave it out: volumes are found by their names";
+        let next = "leave it out: volumes are found by the name of their array, which \
+                    braid rename changes";
         entry.wrong("uuid", uuid.line, "is for arrays of files and devices", next);
     }
     let of_nodes = of_nodes(entry, is_on_nodes);

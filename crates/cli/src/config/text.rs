@@ -70,7 +70,7 @@ fn read_entries(config: &mut Config, lines: Lines<'_>, kind: &str, entries: &DeT
 fn check_entry_name(name: &str) -> Result<(), Refusal> {
     if let Some(odd) = name.chars().find(|c| !is_entry_char(*c)) {
         let next = "use letters, digits, '.', '_' and '-'; an array with another name is found by \
-                    uuid = \"...\"";
+                    uuid = \"...\", and over nodes is given one by braid rename";
         return Err(Refusal::new(format!("a name cannot contain {odd:?} here"), next));
     }
     Ok(check_new_name(name)?)

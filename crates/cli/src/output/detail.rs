@@ -12,7 +12,7 @@ use braid_host::control::wire::ControlStatus;
 use braid_host::fabric::Protection;
 
 use super::work::Work;
-use super::{human, last_scrub, names, shape, time};
+use super::{conditions, human, last_scrub, names, shape, time};
 
 /// The lines of `mdadm --detail`.
 pub(crate) fn text(array: &ControlStatus) -> String {
@@ -21,11 +21,15 @@ pub(crate) fn text(array: &ControlStatus) -> String {
         text.push('\n');
         text.push_str(&one(&child.short_name(), child, None));
     }
-    if !array.disks.is_empty() {
+    let conditions = conditions::ids(&conditions::of_all(array));
+    if !(array.disks.is_empty() && conditions.is_empty()) {
         text.push('\n');
     }
     for (member, disk) in &array.disks {
         field(&mut text, "Disk", format!("{member} is {}: {}", disk.device, disk.label()));
+    }
+    if !conditions.is_empty() {
+        field(&mut text, "See", format!("braid help {}", conditions.join(" ")));
     }
     text
 }

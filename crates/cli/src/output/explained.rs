@@ -1,13 +1,15 @@
 //! Output of `braid assemble --explain`: the text, and the same as JSON.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use braid_array::Condition;
 use braid_array::assemble::Verdict;
 use braid_array::format::Superblock;
 use serde_json::{Value, json};
 
 use super::json::SCHEMA;
-use super::shape;
+use super::{conditions, shape};
 
 /// A device, and its verdict.
 pub(crate) type Judged = (String, Verdict);
@@ -65,6 +67,8 @@ pub(crate) enum Prospect {
     Refused {
         /// Reason.
         reason: String,
+        /// The condition behind it.
+        condition: Option<Condition>,
     },
     /// The array can start.
     Ready {
@@ -128,6 +132,20 @@ impl Replay {
     }
 }
 
+impl Prospect {
+    const fn condition(&self) -> Option<Condition> {
+        match self {
+            Self::Refused { condition, .. } => *condition,
+            Self::Runs { .. } | Self::Ready { .. } => None,
+        }
+    }
+}
+
+/// Returns the conditions that leave devices out.
+fn of_verdicts(verdicts: &[Judged]) -> impl Iterator<Item = Condition> {
+    verdicts.iter().filter_map(|(_, verdict)| verdict.condition())
+}
+
 fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -145,6 +163,7 @@ impl Explained {
         if !self.others.is_empty() {
             let mut text = "in no array:\n".to_owned();
             list(&self.others, &mut text);
+            text.push_str(&conditions::see(&of_verdicts(&self.others).collect()));
             parts.push(text);
         }
         let mut text = parts.join("\n");
@@ -182,7 +201,7 @@ impl Explanation {
         list(&self.verdicts, &mut text);
         let _ = match &self.prospect {
             Prospect::Runs { name, pid } => writeln!(text, "runs as {name}, process {pid}"),
-            Prospect::Refused { reason } => writeln!(text, "cannot start: {reason}"),
+            Prospect::Refused { reason, .. } => writeln!(text, "cannot start: {reason}"),
             // Of an array within another it goes without saying.
             Prospect::Ready { .. } if self.next.is_none() => Ok(()),
             Prospect::Ready { condition, .. } => writeln!(text, "can start: {condition}"),
@@ -191,6 +210,7 @@ impl Explanation {
             let what = replay.text();
             let _ = writeln!(text, "before it serves: {what}; nothing is written by --explain");
         }
+        text.push_str(&conditions::see(&self.conditions()));
         if let Some(next) = &self.next {
             let _ = writeln!(text, "next: {next}");
         }
@@ -198,6 +218,12 @@ impl Explanation {
             let _ = writeln!(text, "later: {command}    # writes {writes}");
         }
         text
+    }
+
+    /// The conditions that keep it or devices of it from running.
+    fn conditions(&self) -> BTreeSet<Condition> {
+        let all = of_verdicts(&self.verdicts).chain(self.prospect.condition());
+        all.collect()
     }
 
     /// The devices that are in, if it can be started and is made of devices.
@@ -227,6 +253,7 @@ impl Explanation {
             "condition": null,
             "replay": null,
             "reason": null,
+            "id": self.prospect.condition().map(|condition| condition.to_string()),
             "next": self.next,
             "later": later,
         });
@@ -236,7 +263,7 @@ impl Explanation {
                 array["pid"] = json!(pid);
                 array["reason"] = json!("it runs");
             }
-            Prospect::Refused { reason } => array["reason"] = json!(reason),
+            Prospect::Refused { reason, .. } => array["reason"] = json!(reason),
             Prospect::Ready { condition, replay } => {
                 array["condition"] = json!(condition);
                 array["replay"] = json!(replay.as_ref().map(Replay::json));
@@ -272,7 +299,8 @@ fn list(verdicts: &[Judged], text: &mut String) {
 fn devices(verdicts: &[Judged]) -> Vec<Value> {
     let device = |(device, verdict): &Judged| {
         let text = verdict.to_string();
-        json!({ "device": device, "in": verdict.attached(), "verdict": text })
+        let id = verdict.condition().map(|condition| condition.to_string());
+        json!({ "device": device, "in": verdict.attached(), "verdict": text, "id": id })
     };
     verdicts.iter().map(device).collect()
 }

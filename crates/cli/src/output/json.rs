@@ -15,7 +15,7 @@ use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
 use serde::Serialize;
 
-use super::{redundancy, shape, time, unread};
+use super::{conditions, redundancy, shape, time, unread};
 use crate::invocation::next_step;
 
 /// Version of the schema.
@@ -34,6 +34,8 @@ pub(crate) struct ArrayJson {
     size_bytes: u64,
     metadata: &'static str,
     state: Vec<&'static str>,
+    /// Ids of the conditions that need a person.
+    ids: Vec<String>,
     /// Members that may still fail, in words; `null` of an array that has failed.
     may_fail: Option<String>,
     /// Next step for an array that lacks members and does not recover them; `null` of one within.
@@ -223,6 +225,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
             nodes: how.nodes,
             nodes_with_encrypted_slices: how.nodes_with_sealed_slices,
         }),
+        ids: conditions::ids(&conditions::of_all(array)),
         next: redundancy::next(&array.name, &array.array),
         last_check: array.last_scrub.as_ref().map(last_check),
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
@@ -257,6 +260,7 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         size_bytes: status.array_sectors * SECTOR_BYTES,
         metadata: shape::version_name(sb.version),
         state: state_words(status),
+        ids: conditions::ids(&conditions::of(status)),
         events: sb.events,
         consistency_policy: shape::consistency_policy(sb),
         policy: shape::consistency_policy(sb),

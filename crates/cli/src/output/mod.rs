@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
 
+pub(crate) mod conditions;
 pub(crate) mod contents;
 pub(crate) mod detail;
 pub(crate) mod entry;
@@ -20,7 +21,7 @@ pub(crate) mod examined;
 pub(crate) mod explained;
 pub(crate) mod human;
 pub(crate) mod json;
-mod last_scrub;
+pub(crate) mod last_scrub;
 pub(crate) mod log;
 pub(crate) mod mdstat;
 mod names;

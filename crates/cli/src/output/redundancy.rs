@@ -2,6 +2,7 @@
 //! some. No I/O.
 
 use braid_array::events::SyncAction;
+use braid_array::format::superblock::feature;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 
 use super::shape;
@@ -36,12 +37,21 @@ pub(crate) fn may_fail(status: &Status) -> Option<String> {
     })
 }
 
-/// Returns the next step for an array that lacks members and does not recover them.
+/// Returns whether the journal of an array is lost.
+pub(super) fn lacks_journal(status: &Status) -> bool {
+    let is_journal = |member: &MemberStatus| member.state == MemberState::Journal;
+    status.superblock.has(feature::JOURNAL) && !status.members.iter().any(is_journal)
+}
+
+/// Returns the next step for an array that lacks its journal, or members that it does not recover.
 pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
     let name = shell_word(name);
     if status.waiting.is_some() {
         // Told with what it waits for.
         return None;
+    }
+    if lacks_journal(status) {
+        return Some(format!("braid add {name} NEW-DEVICE --journal"));
     }
     if status.state == ArrayState::Failed {
         return Some(after_failure(&name, status));
@@ -72,7 +82,7 @@ fn after_failure(name: &str, status: &Status) -> String {
     format!("braid stop {name}; bring the devices back; braid assemble --explain {devices}")
 }
 
-fn is_on_a_node(member: &MemberStatus) -> bool {
+pub(super) fn is_on_a_node(member: &MemberStatus) -> bool {
     member.device.starts_with("node://")
 }
 
@@ -134,6 +144,12 @@ mod tests {
         let expected =
             "braid stop 'my home'; bring the devices back; braid assemble --explain a b c";
         assert_eq!(told(&failed).unwrap(), expected);
+        let mut journaled = array(5, &["a", "b", "c", "-j"]);
+        journaled.superblock.feature_map |= feature::JOURNAL;
+        assert_eq!(told(&journaled).unwrap(), "braid add 'my home' NEW-DEVICE --journal");
+        journaled.members[3].state = MemberState::Journal;
+        journaled.degraded = 0;
+        assert_eq!(told(&journaled), None);
         let nodes = array(5, &["!node://a:7000/x", "-node://b:7000/x"]);
         assert!(told(&nodes).unwrap().starts_with("start the node again"));
         let failed = Status { state: ArrayState::Failed, ..nodes };

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use braid_array::format::superblock::feature;
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{Condition, Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 use serde::Serialize;
 
 use super::work::in_words;
-use super::{detail, human, json, last_scrub, mdstat, redundancy, shape, unread};
+use super::{conditions, detail, human, json, last_scrub, mdstat, redundancy, shape, unread};
 use crate::invocation::{next_step, shell_word};
 
 /// Places that could not be read beyond these are for `--json`.
@@ -38,7 +38,8 @@ pub(crate) fn text(arrays: &[ControlStatus], idle: &[IdleArray]) -> String {
 
 fn not_running(IdleArray { name, log }: &IdleArray) -> String {
     let log = log.as_ref().map(|log| format!("; log: {}", log.display())).unwrap_or_default();
-    format!("{name}: not running; braid up {}{log}\n", shell_word(name))
+    let id = Condition::NotRunning;
+    format!("{name}: not running ({id}); braid up {}{log}\n", shell_word(name))
 }
 
 fn one(array: &ControlStatus) -> String {
@@ -66,6 +67,10 @@ fn one(array: &ControlStatus) -> String {
         let _ = writeln!(text, "  {}", waits(waiting));
     }
     text.push_str(&unread::lines(status, MOST_PLACES));
+    let see = conditions::see(&conditions::of_all(array));
+    if !see.is_empty() {
+        let _ = write!(text, "  {see}");
+    }
     for export in &array.exports {
         let _ = writeln!(text, "  export {export}");
     }

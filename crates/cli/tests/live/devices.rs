@@ -156,6 +156,32 @@ fn a_read_only_member_is_not_lost_without_a_word() {
     lab.ok("cat x --length 1", &[]);
 }
 
+/// A list that forgets a member is told the path of the block device that has it.
+#[test]
+fn a_member_that_a_list_forgets_is_named_by_its_path() {
+    let lab = Lab::new();
+    let files = lab.members("m", 3, 16);
+    let device = |file: &PathBuf| Loop::new("a_member_that_a_list_forgets", &[], file);
+    let Some(loops) = files.iter().map(device).collect::<Option<Vec<_>>>() else { return };
+    let devices: Vec<PathBuf> = loops.iter().map(|device| device.0.clone()).collect();
+    lab.ok("create home -l 5 -n 3 --assume-clean", &devices);
+    let listed = |named: &[PathBuf]| {
+        let text = format!("[array.home]\nmembers = {named:?}\nwait = 86400\n");
+        std::fs::write(lab.path("arrays.toml"), text).unwrap();
+    };
+    listed(&devices[..2]);
+    let [a, b, forgotten] = &devices[..] else { unreachable!("three") };
+    let [a, b, forgotten] = [a, b, forgotten].map(|device| device.display());
+    let step = format!("add {forgotten}, or start it without: braid assemble --run home {a} {b}\n");
+    for words in ["config check", "up home"] {
+        let line = lab.refused(1, words, &[], &files);
+        assert!(line.contains("role 2 is in none of those named; "), "{line}");
+        assert!(line.ends_with(&step), "{line}");
+    }
+    listed(&devices);
+    lab.ok("config check", &[]);
+}
+
 #[test]
 fn an_array_is_not_made_to_lie_on_itself() {
     let test = "an_array_is_not_made_to_lie_on_itself";

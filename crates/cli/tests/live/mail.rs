@@ -132,6 +132,46 @@ fn a_mail_goes_to_the_server_once_and_over_a_restart() {
     assert!(heard.try_recv().is_err());
 }
 
+/// The text of a mail names the array, the member, the state and each step to a whole array.
+#[test]
+fn a_mail_alone_tells_what_to_do() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 16);
+    lab.ok("create home -l 5 -n 3 --assume-clean", &members);
+    lab.ok("assemble home", &members);
+    let (listener, url) = listen();
+    let words = ["--mail", "ops@example.org", "--smtp", &url];
+    let heard = serve(listener, None, &[Says::Accepted]);
+    // The array is known once the file of the monitor has it.
+    let monitor = Monitor::start(&lab, &words);
+    let known = || std::fs::read_to_string(lab.path("run/monitor.json")).unwrap_or_default();
+    until("the monitor knows the array", || known().contains("\"home\""));
+    lab.ok("fail home", &members[1..2]);
+    assert_eq!(monitor.says(), format!("Fail home {}", members[1].display()));
+    let mail = next(&heard).replace("=\r\n", "").replace("\r\n", "\n");
+    let failed = members[1].display();
+    for line in [
+        format!("Subject: Fail event on home:{}: clean, degraded", host()),
+        format!("It could be related to component device {failed}, in role 1."),
+        "The array is now clean, degraded; no further member may fail.".to_owned(),
+        format!("Next: braid remove home {failed}; braid add home NEW-DEVICE"),
+        "See: braid help BRAID-104".to_owned(),
+    ] {
+        assert!(mail.lines().any(|said| said == line), "{line}\n{mail}");
+    }
+    // What it says is done, word by word.
+    let new = lab.members("new", 1, 16);
+    let steps = lines(&mail, "Next: ")[0].trim_start_matches("Next: ");
+    for step in steps.replace("NEW-DEVICE", &new[0].display().to_string()).split("; ") {
+        lab.ok(step.strip_prefix("braid ").expect("a command"), &[]);
+    }
+    lab.ok("status home --watch", &[]);
+    lab.ok("detail home --test", &[]);
+    let see = lines(&mail, "See: ")[0].trim_start_matches("See: braid ");
+    assert!(lab.ok_text(see, &[]).contains("braid remove NAME DEVICE"));
+    monitor.stop();
+}
+
 #[test]
 fn a_server_that_was_away_gets_what_was_to_be_told() {
     let lab = Lab::new();

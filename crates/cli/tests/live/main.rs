@@ -30,6 +30,7 @@ mod mail;
 mod maps;
 mod members;
 mod memory;
+mod messages;
 mod mistakes;
 mod monitor;
 mod nested;

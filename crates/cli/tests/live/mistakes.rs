@@ -99,7 +99,7 @@ fn what_does_not_run_is_shown_with_its_log() {
     as_in_the_table(&lab);
     let text = lab.ok_text("list", &[]);
     assert!(text.starts_with("home: raid1"), "{text}");
-    assert!(text.ends_with("\n\nattic: not running; braid up attic\n"), "{text}");
+    assert!(text.ends_with("\n\nattic: not running (BRAID-111); braid up attic\n"), "{text}");
     assert_eq!(lab.ok_text("completions --names", &[]), "attic\nhome\n");
 
     assert_eq!(lab.ok_text("up attic", &[]), "attic: started\n");
@@ -107,7 +107,7 @@ fn what_does_not_run_is_shown_with_its_log() {
     assert_eq!(lab.ok_text("stop --all", &[]), "attic: stopped\nhome: stopped\n");
     let log = lab.path("run/attic.log").display().to_string();
     let text = lab.ok_text("status", &[]);
-    let line = format!("attic: not running; braid up attic; log: {log}");
+    let line = format!("attic: not running (BRAID-111); braid up attic; log: {log}");
     assert_eq!(text, format!("no arrays are running\n{line}\n"));
     let json: serde_json::Value = serde_json::from_slice(&lab.ok("status --json", &[])).unwrap();
     assert_eq!(json["not_running"], serde_json::json!([{ "name": "attic", "log": log }]));

@@ -34,6 +34,17 @@ fn lines_for_programs_keep_their_form_whatever_names_hold() {
 }
 
 #[test]
+fn a_new_name_is_a_plain_word_over_nodes_too() {
+    let lab = Lab::new();
+    let mut command = lab.braid();
+    let command = command.args(["create", "my data", "-l", "1", "-n", "2"]);
+    let output = command.args(["node://127.0.0.1:1/a", "node://127.0.0.1:2/b"]).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(line.contains("a name cannot contain ' '; use up to 32 letters"), "{line}");
+    assert_eq!(output.status.code(), Some(2), "{line}");
+}
+
+#[test]
 fn work_that_is_held_is_pending_and_its_limits_can_be_read() {
     let lab = Lab::new();
     let members = lab.members("m", 4, 16);

@@ -1,6 +1,6 @@
 //! Wrong usage: exit status 2, one line, no byte on any member changed.
 
-use crate::support::{Lab, install, install_script, program};
+use crate::support::{Lab, install, install_script, program, skip};
 
 #[test]
 fn wrong_words_are_refused_in_one_line() {
@@ -183,32 +183,97 @@ fn help_version_completions_and_man_pages_are_answers() {
     assert!(!dir.join("braid-bench.1").exists(), "that page is the other program's");
     assert!(dir.join("braid-node-status.1").exists());
     assert!(dir.join("arrays.toml.5").exists() && dir.join("braid.7").exists());
+    assert!(dir.join("braid-messages.7").exists());
+}
+
+/// Returns a directory in which an array `home` runs, with the completions of a shell in a file.
+fn completing(shell: &str, file: &str) -> Lab {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    lab.ok("create home -l 1 --assume-clean", &members);
+    lab.ok("assemble home", &members);
+    std::fs::write(lab.path(file), lab.ok(&format!("completions {shell}"), &[])).unwrap();
+    lab
+}
+
+/// Returns the output of a shell, which finds `braid`; nothing if there is no such shell.
+fn typed_into(lab: &Lab, shell: &[&str]) -> Option<String> {
+    let dir = program().parent().unwrap().display().to_string();
+    // One that waits for more is ended.
+    let mut command = std::process::Command::new("timeout");
+    command.arg("60").args(shell).current_dir(lab.path(""));
+    command.env("PATH", format!("{dir}:/usr/bin:/bin")).env("BRAID_RUN_DIR", lab.path("run"));
+    command.env("BRAID_CONFIG", lab.path("arrays.toml")).env("HOME", lab.path(""));
+    let output = command.output().unwrap();
+    if output.status.code() == Some(127) {
+        return None;
+    }
+    assert!(output.status.success(), "{shell:?}: {output:?}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Completions of bash know the arrays that run.
 #[test]
 fn names_of_arrays_are_completed() {
-    let lab = Lab::new();
-    let members = lab.members("m", 2, 8);
-    lab.ok("create home -l 1 --assume-clean", &members);
-    lab.ok("assemble home", &members);
-    std::fs::write(lab.path("completions"), lab.ok("completions bash", &[])).unwrap();
+    let lab = completing("bash", "completions");
     let completed = |words: &str, current: &str| {
         let script = format!(
             "source ./completions; COMP_WORDS=({words} '{current}'); \
              COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _braid_with_names braid '{current}' x; \
              echo \"${{COMPREPLY[@]}}\""
         );
-        let dir = program().parent().unwrap().display().to_string();
-        let mut bash = std::process::Command::new("bash");
-        bash.args(["-c", &script]).current_dir(lab.path(""));
-        bash.env("PATH", format!("{dir}:/usr/bin:/bin")).env("BRAID_RUN_DIR", lab.path("run"));
-        bash.env("BRAID_CONFIG", lab.path("arrays.toml"));
-        String::from_utf8(bash.output().unwrap().stdout).unwrap()
+        typed_into(&lab, &["bash", "-c", &script]).expect("bash")
     };
     assert_eq!(completed("braid stop", ""), "home\n");
     assert_eq!(completed("braid scrub", "ho"), "home\n");
     assert!(completed("braid stop", "--f").contains("--force"));
     assert!(!completed("braid create", "").contains("home"));
     assert!(completed("braid", "sta").contains("status"));
+}
+
+/// Has zsh complete a line, and prints the line. It is typed when the prompt is there, which is not
+/// what was typed to set it, and Control-X prints it.
+const ZSH: &str = r#"
+    zmodload zsh/zpty
+    zpty shell zsh -f -i
+    zpty -w shell "fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D
+        line-is() { print -r -- LI''NE \$BUFFER. }; zle -N line-is; bindkey '^X' line-is
+        PS1=RE''ADY"
+    zpty -r shell typed '*READY*'
+    zpty -w -n shell "$1"$'\t\x18'
+    zpty -r shell typed '*LINE*.*'
+    print -r -- "$typed"
+    zpty -d shell
+"#;
+const FISH: &str = "source ./braid.fish; complete -C \"$argv\"";
+
+#[test]
+fn zsh_and_fish_complete_names_too() {
+    let shells = [
+        ("zsh", "_braid", &["zsh", "-f", "-c", ZSH, "zsh"][..]),
+        ("fish", "braid.fish", &["fish", "-N", "-c", FISH, "--"][..]),
+    ];
+    for (shell, file, words) in shells {
+        let lab = completing(shell, file);
+        for (command, start, expected) in [
+            ("braid stop ", "", "home"),
+            ("braid scrub ", "ho", "home"),
+            ("braid ", "sta", "status"),
+            ("braid stop ", "--f", "--force"),
+        ] {
+            let line = format!("{command}{start}");
+            let Some(said) = typed_into(&lab, &[words, &[&line]].concat()) else {
+                return skip(
+                    "zsh_and_fish_complete_names_too",
+                    &format!("no {shell} is installed"),
+                );
+            };
+            let expected = if shell == "zsh" {
+                format!("LINE {command}{expected} .")
+            } else {
+                expected.to_owned()
+            };
+            assert!(said.contains(&expected), "{shell}: {line}: {said:?}");
+        }
+    }
 }

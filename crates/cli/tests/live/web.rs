@@ -154,7 +154,8 @@ const TROUBLE: &str = r#"(async () => {
     { at: '2026-11-28T01:09:00Z', kind: 'check', mismatched_sectors: 48, complete: true };
   state.arrays = [
     array('broken', ['failed'], lost(0)),
-    array('lame', ['clean', 'degraded'], lost(1), { may_fail: 'one more', next: 'braid add' }),
+    array('lame', ['clean', 'degraded'], lost(1),
+      { may_fail: 'one more', next: 'braid add', ids: ['BRAID-104', 'BRAID-202'] }),
     array('home', home.state, home.members, { mismatches: 48, last_check }),
   ];
   state.summary = { well: 1, all: 3, worst: 'failed' };
@@ -212,6 +213,8 @@ fn trouble_comes_first_and_everything_fits_on_a_desk_and_on_a_phone() {
         assert_eq!(texts(&mut browser, ".checked:not(:empty)"), json!(checked));
         let outlook = json!(["one more; next: braid add"]);
         assert_eq!(texts(&mut browser, "[data-name=lame] .outlook"), outlook);
+        let see = json!(["see: braid help BRAID-104 BRAID-202"]);
+        assert_eq!(texts(&mut browser, ".see:not(:empty)"), see);
         let events = "[...document.querySelectorAll('#events li')].filter((line) => \
                       getComputedStyle(line).listStyleType === 'none' && line.scrollWidth <= \
                       line.clientWidth).length";

@@ -58,6 +58,9 @@ fn an_array_goes_on_with_another_journal() {
     assert!(lab.ok_text("status v", &[]).contains("journal"));
 
     lab.ok("fail v", &journals[..1]);
+    let status = lab.ok_text("status v", &[]);
+    let told = "  next: braid add v NEW-DEVICE --journal\n  see: braid help BRAID-103\n";
+    assert!(status.contains(told), "{status}");
     assert!(lab.ok_text("status v", &[]).contains("read-only"), "nothing is written without it");
     let refused = lab.run("add v --journal", &journals[..1]);
     assert!(!refused.status.success(), "it failed, and is a member still");

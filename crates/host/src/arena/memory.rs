@@ -85,6 +85,7 @@ impl Memory {
     ///
     /// # Errors
     /// When the address space cannot be had.
+    #[cfg(ofi)]
     pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Self> {
         Self::with_windows(bytes, huge_bytes, false)
     }

@@ -23,6 +23,7 @@ use self::maps::{Numbers, Side};
 use super::judge::same_array;
 use super::table::decide_alike;
 use super::{Assembly, Candidate, Config, Options, Start, Verdict};
+use crate::condition::Condition;
 use crate::format::Superblock;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::geometry::Geometry;
@@ -147,6 +148,7 @@ fn refused(candidates: &[Candidate], superblock: &Superblock, reason: String) ->
     let verdicts = candidates.iter().map(|c| (c.device.clone(), verdict(c))).collect();
     let devices = candidates.iter().map(|candidate| candidate.device.clone()).collect();
     let next = Next::by("compare the superblocks", Invocation::Examine { devices });
+    let next = next.of(Condition::Halfway);
     let start = Start::Refused { reason, next, could_force: false };
     Assembly { verdicts, newest: Some(Box::new(superblock.clone())), start }
 }
@@ -225,7 +227,8 @@ impl Halfway {
         let devices = candidates.iter().map(|candidate| candidate.device.clone()).collect();
         let read = Invocation::Assemble { name: None, rename: false, options, devices };
         // Whether md may go on with it, only the data tell.
-        Start::Refused { reason, next: Next::by("read it", read), could_force: false }
+        let next = Next::by("read it", read).of(Condition::Halfway);
+        Start::Refused { reason, next, could_force: false }
     }
 
     /// Takes this sector of the array for where the reshape stopped, whatever superblocks and data

@@ -1,9 +1,10 @@
 //! What is refused, and what `run` and `force` make of it.
 
-use braid_array::Role;
 use braid_array::assemble::{Candidate, Options, decide};
 use braid_array::format::superblock::feature;
 use braid_array::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
+use braid_array::refusal::Next;
+use braid_array::{Condition, Role};
 
 use super::{
     FORCE, READ_ONLY, RUN, array, assemble, candidates, lose, raid5, ready, refused, verdicts,
@@ -18,6 +19,7 @@ fn a_missing_member_must_be_known_to_be_missing_or_run_said() {
     let text = "1 of the 3 members that were active when the array last ran cannot be used";
     assert_eq!((reason.as_str(), could_force), (text, false));
     assert_eq!(next.advice, "find the missing members, or start without them");
+    assert_eq!(next.condition, Some(Condition::MembersLeftOut));
     assert_eq!(next.invocation, with_members(RUN, "ab"));
     for options in [RUN, FORCE, READ_ONLY] {
         assert_eq!(ready(assemble(two, options)).1, 1);
@@ -49,6 +51,7 @@ fn a_degraded_parity_array_that_is_not_clean_needs_force() {
     let (reason, next, _) = refused(assemble(&superblocks, Options::default()));
     assert!(reason.starts_with("a member is not rebuilt yet and the array was not"), "{reason}");
     assert_eq!(next.advice, "take for data what parity says there");
+    assert_eq!(next.condition, Some(Condition::DirtyDegraded));
     // P and Q of what is left need not agree.
     let mut superblocks = array(6, 2, 4);
     superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
@@ -324,7 +327,8 @@ fn arrays_that_are_not_run_are_refused_by_name() {
     };
     let (reason, next, _) = with(&|sb| sb.feature_map = feature::CLUSTERED);
     assert_eq!(reason, "the array uses clustered md, which braid does not run");
-    assert_eq!(next, "assemble it with mdadm".into());
+    let by_mdadm = Next::from("assemble it with mdadm");
+    assert_eq!(next, by_mdadm.of(Condition::NotSupported));
     assert!(with(&|sb| sb.feature_map = feature::RESHAPE_ACTIVE).0.contains("reshape"));
     assert_eq!(with(&|sb| sb.level = -4).0, "the array is of level multipath");
     assert_eq!(with(&|sb| sb.level = 7).0, "the array is of level with number 7");

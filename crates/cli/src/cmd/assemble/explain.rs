@@ -159,13 +159,15 @@ fn explain(
 fn in_use(found: &Found) -> Option<(Prospect, Next)> {
     let (user, next) = member::locked_by(&found.device)?;
     let reason = format!("{} is in use by {user}", found.candidate.device);
-    Some((Prospect::Refused { reason }, next))
+    Some((Prospect::Refused { reason, condition: None }, next))
 }
 
 /// Returns the prospect of a start. `said`: facts from the data that superblocks do not tell.
 fn prospect_of(start: &Start, said: &[String]) -> Prospect {
     match start {
-        Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },
+        Start::Refused { reason, next, .. } => {
+            Prospect::Refused { reason: reason.clone(), condition: next.condition }
+        }
         Start::Halfway(halfway) => Prospect::Ready {
             condition: with("to be read".to_owned(), &[&[halfway.description()], said].concat()),
             replay: None,

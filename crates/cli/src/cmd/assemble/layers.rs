@@ -72,9 +72,9 @@ impl Layers {
         let inner = inner.into_iter().zip(groups);
         let inner = inner.map(|(assembly, found)| Layer { assembly, found }).collect();
         let mut layers = Self { inner, top, devices: Vec::new(), called };
-        if let Start::Refused { reason, .. } = &layers.top.start {
+        if let Start::Refused { reason, next, .. } = &layers.top.start {
             let reason = format!("{reason}{}", layers.problems());
-            let next = layers.way_out(options);
+            let next = layers.way_out(options).of(next.condition);
             layers.top.start = Start::Refused { reason, next, could_force: false };
         } else if let Some((reason, next)) = layers.halfway_member() {
             layers.top.start = Start::Refused { reason, next, could_force: false };

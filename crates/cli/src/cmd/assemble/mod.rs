@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use braid_array::Refusal;
 use braid_array::assemble::{Options, Start};
 use braid_array::format::Superblock;
 use braid_array::name::check_name;
 use braid_array::refusal::{Advised, Invocation, Next};
+use braid_array::{Condition, Refusal};
 use braid_host::daemon::Daemon;
 use braid_host::serve::Assembled;
 
@@ -265,7 +265,8 @@ pub(super) fn never_degraded(degraded: usize, by_hand: Invocation) -> Refusal {
     let roles =
         if degraded == 1 { "1 role has".to_owned() } else { format!("{degraded} roles have") };
     let reason = format!("{roles} no member in sync, and the file says degraded = \"refuse\"");
-    Refusal::new(reason, Next::by("attach the missing members, or start it degraded", by_hand))
+    let next = Next::by("attach the missing members, or start it degraded", by_hand);
+    Refusal::new(reason, next.of(Condition::MembersLeftOut))
 }
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.

@@ -40,6 +40,9 @@ pub(super) struct Alert {
     /// Members that may still fail, in words; `None` of an array that has failed or is gone.
     #[serde(default)]
     pub(super) may_fail: Option<String>,
+    /// Id of the condition that the event tells of.
+    #[serde(default)]
+    pub(super) id: Option<String>,
     /// Next step, if any: what to do, or the command.
     #[serde(default)]
     pub(super) next: Option<String>,
@@ -56,6 +59,7 @@ impl Alert {
             warning: None,
             sectors: found.then_some(array.mismatch_sectors),
             may_fail: array.may_fail.clone(),
+            id: next::id(event, array),
             next: next::step(event, array, member),
             event,
             array: array.name.clone(),

@@ -35,7 +35,7 @@ impl Message {
     /// Returns the body of a webhook request.
     pub(super) fn json(&self, host: &str) -> Value {
         let Alert { event, array, uuid, member, disk, role, warning, .. } = &self.alert;
-        let Alert { sectors, may_fail, next, state, .. } = &self.alert;
+        let Alert { sectors, may_fail, id, next, state, .. } = &self.alert;
         json!({
             "event": event.name(),
             "array": array,
@@ -46,6 +46,7 @@ impl Message {
             "warning": warning,
             "sectors": sectors,
             "may_fail": may_fail,
+            "id": id,
             "next": next,
             "host": host,
             "time": self.time,
@@ -63,7 +64,7 @@ impl Message {
     /// A mail's text, as mdadm words it.
     pub(super) fn text(&self, mdstat: &str) -> String {
         let Alert { event, array, member, disk, role, warning, .. } = &self.alert;
-        let Alert { sectors, may_fail, next, state, .. } = &self.alert;
+        let Alert { sectors, may_fail, id, next, state, .. } = &self.alert;
         let component = member.as_ref().map(|member| {
             let role = role.map_or_else(String::new, |role| format!(", in role {role}"));
             format!("It could be related to component device {}{role}.", one_line(member))
@@ -78,7 +79,8 @@ impl Message {
             format!("The array is now {}{}.", state.join(", "), may_fail.unwrap_or_default())
         });
         let next = next.as_ref().map(|next| format!("Next: {}", one_line(next)));
-        let told = [component, disk, warning, sectors, state, next].into_iter().flatten();
+        let see = id.as_ref().map(|id| format!("See: braid help {id}"));
+        let told = [component, disk, warning, sectors, state, next, see].into_iter().flatten();
         let told: String = told.map(|line| format!("{line}\n\n")).collect();
         format!(
             "This is an automatically generated mail message.\n\n\
@@ -151,6 +153,7 @@ mod tests {
             sectors: None,
             may_fail: Some("no further member may fail".to_owned()),
             next: Some("braid add home NEW-DEVICE".to_owned()),
+            id: Some("BRAID-104".to_owned()),
             state: vec!["clean".to_owned(), "degraded".to_owned()],
         };
         Message { alert, time: "2026-01-02T03:04:05Z".to_owned() }
@@ -174,7 +177,8 @@ mod tests {
         assert!(body.contains("this label: WDC, serial 7."), "{body}");
         assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
         let now = "The array is now clean, degraded; no further member may fail.\n\n\
-                   Next: braid add home NEW-DEVICE\n\n";
+                   Next: braid add home NEW-DEVICE\n\n\
+                   See: braid help BRAID-104\n\n";
         assert!(body.contains(now), "{body}");
         assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
     }
@@ -194,7 +198,8 @@ mod tests {
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
             "role": null, "warning": null, "sectors": null, "host": "here",
-            "may_fail": "no further member may fail", "next": "braid add home NEW-DEVICE",
+            "may_fail": "no further member may fail", "id": "BRAID-104",
+            "next": "braid add home NEW-DEVICE",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
         });
         assert_eq!(json, expected);

@@ -130,6 +130,7 @@ struct Metrics {
     memory: Gauges,
     errors: Counters,
     mismatch: Gauges,
+    last_scrub: Gauges,
     /// Falls when a check begins, so it is no counter: deprecated.
     mismatch_counter: Counters,
 }
@@ -139,10 +140,12 @@ impl Metrics {
         let speed = Unit::Other("bytes_per_second".to_owned());
         let errors = "I/O errors of a member since its array was started";
         let mismatch = "What the running check or repair, or the latest one, found to differ";
+        let last_scrub = "When the latest check or repair ended, in Unix time";
         let deprecated = "Deprecated, use braid_last_scrub_mismatch_bytes: it falls";
         Self {
             errors: family(registry, "member_errors", errors),
             mismatch: bytes(registry, "last_scrub_mismatch", mismatch),
+            last_scrub: family_of(registry, "last_scrub_timestamp", Unit::Seconds, last_scrub),
             mismatch_counter: bytes(registry, "scrub_mismatch", deprecated),
             build_info: family(registry, "build_info", "The version of braid monitor"),
             info: family(registry, "array_info", "What an array is"),
@@ -168,8 +171,12 @@ impl Metrics {
 
     /// Adds figures of the process that serves an array.
     fn process(&self, array: &ControlStatus) {
+        let labels = vec![("array", array.name.clone())];
+        if let Some(last) = array.last_scrub {
+            self.last_scrub.get_or_create(&labels).set(last.ended_unix_s);
+        }
         if let Some(bytes) = resident_bytes(array.pid) {
-            self.memory.get_or_create(&vec![("array", array.name.clone())]).set(bytes);
+            self.memory.get_or_create(&labels).set(bytes);
         }
     }
 

@@ -1,4 +1,6 @@
-//! Next step that an alert names. No I/O.
+//! Next step that an alert names, and the id of the condition that asks for it. No I/O.
+
+use braid_array::Condition;
 
 use super::event::Event;
 use super::seen::{Seen, node_of};
@@ -44,6 +46,26 @@ pub(super) fn step(event: Event, array: &Seen, member: Option<&str>) -> Option<S
     })
 }
 
+/// Returns the id of the condition that an event tells of.
+pub(super) fn id(event: Event, array: &Seen) -> Option<String> {
+    let condition = match event {
+        Event::Fail | Event::FailSpare | Event::DegradedArray | Event::ArrayFailed => {
+            return array.ids.first().cloned();
+        }
+        Event::NodeLost => Condition::NodeLost,
+        Event::MismatchFound => Condition::Mismatch,
+        Event::DiskWarning => Condition::DiskWarning,
+        Event::DeviceDisappeared => Condition::NotRunning,
+        Event::RebuildStarted
+        | Event::Rebuild(_)
+        | Event::RebuildFinished
+        | Event::SpareActive
+        | Event::NewArray
+        | Event::TestMessage => return None,
+    };
+    Some(condition.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use braid_array::events::SyncAction;
@@ -86,6 +108,10 @@ mod tests {
         for (event, array, member, expected) in cases {
             assert_eq!(step(event, array, member).as_deref(), expected, "{event:?} {member:?}");
         }
+        let named = |event| id(event, &Seen { ids: vec!["BRAID-104".into()], ..Seen::default() });
+        assert_eq!(named(Event::Fail).as_deref(), Some("BRAID-104"));
+        assert_eq!(named(Event::NodeLost).as_deref(), Some("BRAID-105"));
+        assert_eq!(named(Event::SpareActive), None);
         let gone = step(Event::DeviceDisappeared, &recovering, None).unwrap();
         assert!(gone.starts_with("braid up home, unless"), "{gone}");
     }

@@ -7,6 +7,7 @@ use braid_array::status::{ArrayState, MemberState, Status};
 use braid_host::control::wire::ControlStatus;
 use serde::{Deserialize, Serialize};
 
+use crate::output::conditions;
 use crate::output::json::state_words;
 use crate::output::redundancy;
 
@@ -21,6 +22,9 @@ pub(super) struct Seen {
     pub(super) uuid: String,
     /// In the words of `braid status --json`.
     pub(super) state: Vec<String>,
+    /// Ids of its conditions, the worst one first.
+    #[serde(default)]
+    pub(super) ids: Vec<String>,
     /// Roles without a member that is in sync.
     pub(super) degraded: u16,
     pub(super) members: BTreeMap<String, MemberState>,
@@ -90,6 +94,7 @@ impl Seen {
             name,
             uuid: status.superblock.uuid_text(),
             state: state_words(status).into_iter().map(str::to_owned).collect(),
+            ids: conditions::ids(&conditions::of(status)),
             degraded: status.degraded,
             members: members.collect(),
             roles: roles.collect(),

@@ -19,7 +19,6 @@ const ROOT: &str = "mounts a block device, as root: judges/tests/typed.rs does i
 const UBLK: &str = "needs a kernel with ublk: judges/tests/typed.rs has one in a guest";
 const DISK: &str = "needs disks of the machine: judges/tests/typed.rs has them in a guest";
 const HOURS: &str = "measures for minutes or hours: judges/tests/comparisons.rs has short runs";
-const BUILD: &str = "builds what the tests are built of";
 const MAIL: &str = "sends mail from this machine: cmd/monitor/sinks.rs, live/mail.rs";
 const HALFWAY: &str = "md has to stop in the middle of a reshape: judges/tests/backups.rs";
 const HALF: &str = "one has to have stopped in the middle of a reshape: live/halfway.rs";
@@ -27,7 +26,6 @@ const NESTED: &str = "needs a RAID 50 without superblocks: live/recover.rs";
 const TLS: &str = "names a server and a directory of another machine: live/tls.rs";
 
 pub(super) const EXCEPTIONS: &[Exception] = &[
-    exception("README.md", "cargo build", BUILD),
     exception("docs/start.md", "umount", ROOT),
     exception("docs/exports.md", "nbdcopy", TLS),
     exception("docs/exports.md", "qemu-img info", TLS),

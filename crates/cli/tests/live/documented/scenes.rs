@@ -32,7 +32,7 @@ const HEAP: &str = "images 5
     braid status home --watch; braid stop home";
 
 pub(super) const README: &[Scene] = &[
-    Scene { page: "README.md", headings: &["Install it"], ..EMPTY },
+    Scene { page: "README.md", headings: &["The first array"], ..EMPTY },
     Scene { page: "docs/facts.md", headings: &["Backups"], before: "home", ..EMPTY },
 ];
 

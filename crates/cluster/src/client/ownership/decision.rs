@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use braid_array::{Refusal, Role};
+use braid_array::refusal::Next;
+use braid_array::{Condition, Refusal, Role};
 
 use crate::ids::{Epoch, NodeId, SetVersion, VoterNo};
 use crate::set::Set;
@@ -111,12 +112,14 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     {
         let reason = format!("{asked} nodes that vote are there, and {majority} are needed");
         let witnesses = newest.map_or(&[][..], |view| &view.witnesses);
-        return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
+        let next = Next::from(who_to_start(grants, witnesses));
+        return Err(Refusal::new(reason, next.of(Condition::TooFewMembers)));
     }
     let holds = |role: Role| in_sync(role) && newest.is_none_or(|view| view.has(role));
     let enough = (findings.survives)(&|role| !holds(role) || grant_of(role).is_none());
     if !enough && !alone {
-        return Err(Refusal::new(BEHIND, "start the nodes that went on without them"));
+        let next = Next::from("start the nodes that went on without them");
+        return Err(Refusal::new(BEHIND, next.of(Condition::TooFewMembers)));
     }
     // Whoever answers for those who are not there has them back as they are here.
     let holds = |role: Role| if enough { holds(role) } else { in_sync(role) };
@@ -145,7 +148,8 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         && !recorded
         && !braid_array::broken("dirty-degraded");
     if doubtful && !whole && !findings.vouched {
-        return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
+        let next = Next::from("bring the others back, or accept the risk with --force");
+        return Err(Refusal::new(DOUBT, next.of(Condition::DirtyDegraded)));
     }
     let sorted = || of_members().collect::<BTreeSet<NodeId>>().into_iter().collect();
     let voters = newest.map_or_else(sorted, |view| view.voters.clone());

@@ -90,10 +90,11 @@ pub(super) fn explain_nodes(
             (Prospect::Ready { condition: condition(plan), replay: None }, command(options.force))
         }
         Err(Refusal { reason, next }) => {
+            let condition = next.condition;
             let next = next_step(&called.named(next));
             let by_force = matches!(assembly.start, Start::Ready(_)) && starts(true).is_ok();
             let next = if by_force { format!("{next}: {}", command(true)) } else { next };
-            (Prospect::Refused { reason }, next)
+            (Prospect::Refused { reason, condition }, next)
         }
     };
     let superblock = assembly.newest.map(|newest| *newest);

@@ -6,6 +6,7 @@ use braid_array::figures::{Figures, IoFigures, MemberFigures, Operations};
 use braid_array::status::{JournalMode, JournalStatus, MemberStatus};
 use braid_cluster::ids::Epoch;
 use braid_cluster::wire::SessionInfo;
+use braid_host::control::wire::LastScrub;
 use braid_host::remote::NodeSurvey;
 
 use super::*;
@@ -21,12 +22,18 @@ fn array() -> ControlStatus {
     let members = vec![member(0, MemberState::InSync), member(1, MemberState::Faulty)];
     let child = Status { mismatch_sectors: Some(2), ..Status::blank() };
     let array = Status { members, array_sectors: 8, children: vec![child], ..Status::blank() };
-    served("home", array)
+    let last_scrub = LastScrub {
+        action: SyncAction::Check,
+        ended_unix_s: 1_800_000_000,
+        mismatch_sectors: 2,
+        complete: true,
+    };
+    ControlStatus { last_scrub: Some(last_scrub), ..served("home", array) }
 }
 
 /// Returns the status of an array that has a value for every metric.
 fn full() -> ControlStatus {
-    let ControlStatus { mut array, .. } = array();
+    let ControlStatus { mut array, last_scrub, .. } = array();
     array.members[0].device = "node://10.0.0.1:7000/home".into();
     array.sync.finish_s = Some(7);
     array.journal_bytes = 4096;
@@ -44,7 +51,7 @@ fn full() -> ControlStatus {
         clients: BTreeMap::from([("nbd".to_owned(), 2)]),
     };
     let pid = std::process::id();
-    ControlStatus { figures: Some(figures), pid, ..served("home", array) }
+    ControlStatus { figures: Some(figures), pid, last_scrub, ..served("home", array) }
 }
 
 /// A node, of which there is something to say by every metric.
@@ -169,6 +176,7 @@ fn the_text_is_open_metrics() {
     };
     let home = ("array", "home");
     assert_eq!(value("braid_array_size_bytes", &[home]), Some(4096.0));
+    assert_eq!(value("braid_last_scrub_timestamp_seconds", &[home]), Some(1.8e9));
     let active = value("braid_array_members", &[home, ("state", "active")]);
     let failed = value("braid_array_members", &[home, ("state", "failed")]);
     assert_eq!((active, failed), (Some(1.0), Some(1.0)));

@@ -16,7 +16,7 @@ use crate::cmd::monitor::health::{Health, Summary};
 use crate::cmd::monitor::seen::within;
 use crate::failure::one_line;
 use crate::output::json::{member_word, state_words};
-use crate::output::{human, shape, work};
+use crate::output::{human, last_scrub, shape, work};
 
 /// Rows that each part gets first, if it wants them: arrays, members, activity, events, plots. With
 /// the line of keys they are 24, the height of the smallest usual terminal.
@@ -118,7 +118,12 @@ impl Screen<'_> {
         frame.render_widget(Paragraph::new(lines).block(section(title, "")), users);
         let sync = &array.array.sync;
         match work::in_words(sync) {
-            None => frame.render_widget(Paragraph::new("no background work"), background),
+            None => {
+                let last = last_scrub::words(array);
+                let last = last.map(|(what, said)| format!("last {what} {said}"));
+                let text = last.unwrap_or_else(|| "no background work".to_owned());
+                frame.render_widget(Paragraph::new(one_line(&text)), background);
+            }
             Some(words) => {
                 let done = sync.done_sectors as f64 / sync.total_sectors.max(1) as f64;
                 let gauge = Gauge::default().ratio(done.clamp(0.0, 1.0)).label(words);

@@ -210,6 +210,7 @@ function drawArray(array, name, inner) {
   own.find('.checked').textContent = lastCheck;
   const outlook = [array.may_fail, array.next && `next: ${array.next}`].filter(Boolean).join('; ');
   own.find('.outlook').textContent = /degraded|failed/.test(array.state) ? outlook : '';
+  own.find('.see').textContent = array.ids.length ? `see: braid help ${array.ids.join(' ')}` : '';
   own.find('.checked').classList.toggle('differs', lastCheck.includes('; next: '));
   own.devices = array.members.filter(({ device, role }) => device && role !== null).map(({ device }) => device);
   // Counters of I/O change all the time: a tile drawn anew would take the click from its buttons.
@@ -285,7 +286,7 @@ function draw(state) {
       const at = new Date(event.time);
       const time = element('time', '', `${moment(at)}:${twoDigits(at.getSeconds())}`);
       time.dateTime = event.time;
-      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || ''}`);
+      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || ''} ${event.id || ''}`);
       return line;
     })));
 }

@@ -4,6 +4,7 @@ use braid_array::MemberId;
 use braid_array::events::SyncAction;
 use braid_array::figures::Figures;
 use braid_array::status::{ArrayState, Status, SyncStatus};
+use braid_host::control::wire::LastScrub;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -94,6 +95,13 @@ fn an_array_is_shown_with_its_activity() {
     }
     let text = screen(&[degraded(), served("other", Status::blank())], 1, (100, 30));
     assert!(text.contains("Members of other") && text.contains("no background work"), "{text}");
+    let ended_unix_s = 1_800_000_000;
+    let action = SyncAction::Check;
+    let last = LastScrub { action, ended_unix_s, mismatch_sectors: 48, complete: true };
+    let checked = ControlStatus { last_scrub: Some(last), ..served("other", Status::blank()) };
+    let text = screen(&[checked], 0, SMALL);
+    assert!(text.contains("\nlast check "), "{text}");
+    assert!(text.contains(": 48 sectors differ; next: braid repair other\n"), "{text}");
     let none = screen(&[], 0, SMALL);
     assert!(!none.contains(" of ") && none.contains("no arrays are running"));
 }
