@@ -9,12 +9,13 @@
 //!
 //! Around it, [`front_ends`] accepts front ends: each socket has a thread, on which [`front_end`]
 //! follows the protocol (the crate `vhost` reads its messages, and waits for them), and tells the
-//! engine by [`says`]. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data
+//! engine by [`endpoint_messages`]; by its [`back_channel`] it is told that the array has grown. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data
 //! and make requests, and [`server`] watches the kicks.
 //!
 //! The rings come from the crate `virtio-queue`, the chains do not: that crate cannot begin a chain
 //! at a given head, as for requests in flight at a crash, and takes a broken chain for a short one.
 
+mod back_channel;
 mod chain;
 mod device;
 mod endpoint;
@@ -22,6 +23,8 @@ mod endpoint_messages;
 mod front_end;
 mod front_end_thread;
 mod fuzz;
+#[cfg(test)]
+mod grown_tests;
 mod inflight;
 mod jobs;
 mod memory;
