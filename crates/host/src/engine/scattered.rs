@@ -1,5 +1,6 @@
 //! Addresses behind the end of any array that map to scattered pieces of this one, such as the
-//! extents of an extended volume. Exports use them; a request there is split by pieces of the array.
+//! extents of an extended volume. Exports use them; a request there is split by pieces of the
+//! array.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -55,7 +55,8 @@ fn mounted(size: usize, read_only: bool) -> Option<Mounted> {
     mounted_on(size, read_only, false)
 }
 
-/// Mounts an array that has room to grow to twice its size, with `threads` on the driver of systems without io_uring.
+/// Mounts an array that has room to grow to twice its size, with `threads` on the driver of systems
+/// without io_uring.
 fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     if !usable() {
         return None;

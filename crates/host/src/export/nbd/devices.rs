@@ -133,7 +133,8 @@ impl SocketDevices {
         self.list().clone()
     }
 
-    /// The device of a name, as it is now. Without a name it is the one there is, or that is meant by default.
+    /// The device of a name, as it is now. Without a name it is the one there is, or that is meant
+    /// by default.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<Device>> {
         let list = self.list();
         let own = list.iter().filter(|device| !device.lies_on_another).count();

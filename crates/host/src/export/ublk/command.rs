@@ -229,8 +229,8 @@ impl Parameters {
         bytes
     }
 
-    /// Returns whether a disk that was made with `bytes` can be served with these parameters. It may
-    /// be smaller: the array has grown since.
+    /// Returns whether a disk that was made with `bytes` can be served with these parameters. A
+    /// smaller one can: the array has grown since.
     pub(super) fn serve(&self, bytes: &[u8; PARAMETERS_BYTES]) -> bool {
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
         let read_only = word(8) & READ_ONLY != 0;

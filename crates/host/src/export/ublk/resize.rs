@@ -13,7 +13,7 @@ use crate::system::describe;
 pub(super) fn begin(number: u32, sectors: u64) {
     let run = move || match Control::open() {
         Ok(mut control) => resize(&mut control, number, sectors),
-        Err(refusal) => stays(number, &refusal.to_string()),
+        Err(refusal) => stays(number, &refusal.reason),
     };
     if let Err(error) = thread::Builder::new().name("ublk-size".into()).spawn(run) {
         stays(number, &describe(&error));
@@ -22,7 +22,7 @@ pub(super) fn begin(number: u32, sectors: u64) {
 
 /// Gives the disk of a device so many sectors. One that has not begun gets them when it begins.
 pub(super) fn resize(control: &mut Control, number: u32, sectors: u64) {
-    // Kernels before 7.0 crash where there is no disk.
+    // Kernels before 7.0 may crash where there is no disk yet.
     let state = control.info(number).ok().flatten().map(|info| info.state);
     if state != Some(DeviceState::Live) {
         return;

@@ -48,7 +48,7 @@ pub(super) fn take(stream: &UnixStream) -> io::Result<Option<GivenChannel>> {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    let channel = descriptors.flatten().next().filter(|_| word(&header, 8) == 0);
+    let channel = descriptors.flatten().next();
     let channel = channel.ok_or_else(|| io::Error::other("no connection came with its message"))?;
     Ok(Some(GivenChannel { channel, asks: word(&header, 4) & NEED_REPLY != 0 }))
 }
