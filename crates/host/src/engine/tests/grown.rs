@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use braid_array::action::Command;
 use braid_array::{RequestError, SECTOR_BYTES};
 
 use super::raw_client::{connect_to, listen, reply, request};
-use super::{MIB, Served, memory, noise, read};
+use super::{MIB, Served, command, memory, noise, read};
 
 /// `ENOSPC` and `EINVAL`, as the protocol has them.
 const NO_SPACE: u32 = 28;
@@ -52,4 +53,19 @@ fn nbd_clients_that_come_later_have_the_new_size() {
         assert_eq!(reply(&mut before), (INVALID, 6));
         served.stop();
     }
+}
+
+/// A command may be what made the array grow.
+#[test]
+fn the_answer_to_a_command_comes_after_the_new_size() {
+    let sectors = Arc::new(AtomicU64::new(2 * MIB / SECTOR_BYTES));
+    let engine = memory(4 * MIB, MIB, |double| double.of(Arc::clone(&sectors)));
+    let size = engine.size();
+    let served = Served::start(engine, false);
+    for mib in [3, 4] {
+        sectors.store(mib * MIB / SECTOR_BYTES, Ordering::Relaxed);
+        command(&served.submissions, Command::Pause(true), None).unwrap_err();
+        assert_eq!(size.bytes(), mib * MIB);
+    }
+    served.stop();
 }
