@@ -113,6 +113,7 @@ fn about(event: &ArrayEvent) -> Option<About> {
             about(Level::INFO, "sync finished", None, none)
         }
         ArrayEvent::SyncFinished { .. } => about(Level::WARN, "sync finished", None, none),
+        ArrayEvent::ShapeChanged { .. } => about(Level::INFO, "shape changed", None, none),
         ArrayEvent::SyncStarted(_) => about(Level::INFO, "sync started", None, none),
         ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
         ArrayEvent::Within { ref event, .. } => self::about(event),
@@ -180,6 +181,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::ClientDropped { ref client } => {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }
+        ArrayEvent::ShapeChanged { from, to } => format!("was {from}, is {to} now"),
         ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),
         ArrayEvent::SyncFinished { action, mismatch_sectors, ref end } => {
             finished(action, mismatch_sectors, end)
@@ -238,6 +240,7 @@ fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String 
 
 #[cfg(test)]
 mod tests {
+    use braid_array::outline::Outline;
     use braid_array::refusal::Next;
     use braid_array::stack::Stack;
 
@@ -258,6 +261,10 @@ mod tests {
         assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
         assert_eq!(line(started).unwrap(), "recovery started");
+        let outline = |level, raid_disks| Outline { level, raid_disks, array_sectors: 81_920 };
+        let changed = ArrayEvent::ShapeChanged { from: outline(5, 3), to: outline(6, 4) };
+        let expected = "was raid5 of 3 members, 40 MiB, is raid6 of 4 members, 40 MiB now";
+        assert_eq!(line(changed).unwrap(), expected);
         let finished = |action, mismatch_sectors, end| {
             line(ArrayEvent::SyncFinished { action, mismatch_sectors, end }).unwrap()
         };

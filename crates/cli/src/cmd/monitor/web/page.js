@@ -285,7 +285,7 @@ function draw(state) {
       const at = new Date(event.time);
       const time = element('time', '', `${moment(at)}:${twoDigits(at.getSeconds())}`);
       time.dateTime = event.time;
-      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || ''}`);
+      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || event.change || ''}`);
       return line;
     })));
 }
