@@ -231,3 +231,33 @@ fn left(after: &ControlStatus) -> String {
     }
     output::redundancy::next(&after.name, status).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(failure: Failure) -> String {
+        let Failure::Said(said) = failure else { panic!("not said") };
+        said.to_string()
+    }
+
+    #[test]
+    fn spares_that_stay_are_told_with_the_way_to_take_them_out() {
+        let refused = || Failure::refused(OPERATION, "home", "no", "wait");
+        assert_eq!(said(with_spares("home", &[], refused())), "grow home: no; wait");
+        let spares = ["/dev/d".to_owned(), "/dev/e f".to_owned()];
+        let one = "grow home: no (/dev/d stays as a spare); wait; to take a spare out: \
+                   braid remove home /dev/d";
+        assert_eq!(said(with_spares("home", &spares[..1], refused())), one);
+        let two = said(with_spares("home", &spares, refused()));
+        assert!(two.contains("(/dev/d and /dev/e f stay as spares)"), "{two}");
+        assert!(two.ends_with("braid remove home '/dev/e f'"), "{two}");
+    }
+
+    #[test]
+    fn a_device_is_overwritten_by_hand_alone() {
+        let held = Failure::refused(OPERATION, "home", "holds ext4", "use --force to overwrite it");
+        let expected = "grow home /dev/d: holds ext4; to overwrite it, wipefs --all /dev/d";
+        assert_eq!(said(unfit("home", "/dev/d", held)), expected);
+    }
+}

@@ -187,7 +187,7 @@ impl Growth {
 
     /// Returns what was done, and what is left to do.
     pub(crate) fn done(&self, sync: &str) -> String {
-        let mut text = format!("{}: is {} now\n", self.name, self.to.text());
+        let mut text = format!("{}: now {}\n", self.name, self.to.text());
         if !sync.is_empty() {
             let _ = writeln!(text, "  {sync}");
         }
