@@ -1,5 +1,5 @@
-//! Arrays whose shape `braid grow` has changed go to a real md kernel, and arrays whose shape md has
-//! changed go to Braid: the same content, and redundancy that fits, in one boot for all of them.
+//! Arrays whose shape `braid grow` has changed go to a real md kernel, and arrays whose shape md
+//! has changed go to Braid: the same content, and redundancy that fits, in one boot for all.
 
 use crate::braid_to_md::{available, create, members};
 use crate::handoff::{Left, to_md_and_back_with};
@@ -12,28 +12,29 @@ use std::path::{Path, PathBuf};
 const MEMBER_BYTES: u64 = 10 << 20;
 
 /// name | level, members and options of create | options of grow | devices that are added | what
-/// `mdadm --detail` says of it then: level, layout, members
+/// `mdadm --detail` says of it then: level, layout, members. md does the recovery of `midway`.
 const BY_BRAID: &str = "\
-size-1  | 1 2 --size 6M                     | --size max                  | 0 | raid1 - 2
-size-5  | 5 3 --size 6M --bitmap internal   | --size max                  | 0 | raid5 left-symmetric 3
-size-6  | 6 4 --size 6M                     | --size 8M                   | 0 | raid6 left-symmetric 4
-size-10 | 10 4 --size 6M --bitmap internal  | --size max                  | 0 | raid10 near=2 4
-third   | 1 2 --bitmap internal             | --raid-devices 3            | 1 | raid1 - 3
-5-6     | 5 3 --bitmap internal             | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
-6-5     | 6 4 --layout left-symmetric-6     | --level 5                   | 0 | raid5 left-symmetric 3
-0-5     | 0 3                               | --level 5 --layout preserve | 1 | raid5 parity-last 4
-0-4     | 0 3                               | --level 4                   | 1 | raid4 - 4
-0-10    | 0 2                               | --level 10                  | 2 | raid10 near=2 4
-1-5     | 1 2 --bitmap internal             | --level 5                   | 0 | raid5 left-symmetric 2
-4-5     | 4 3                               | --level 5 --layout preserve | 0 | raid5 parity-last 3";
+size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
+size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
+size-6  | 6 4 --size 6M                 | --size 8M                   | 0 | raid6 left-symmetric 4
+size-10 | 10 4 --size 6M -b internal    | --size max                  | 0 | raid10 near=2 4
+third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
+5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
+midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
+6-5     | 6 4 --layout left-symmetric-6 | --level 5                   | 0 | raid5 left-symmetric 3
+0-5     | 0 3                           | --level 5 --layout preserve | 1 | raid5 parity-last 4
+0-4     | 0 3                           | --level 4                   | 1 | raid4 - 4
+0-10    | 0 2                           | --level 10                  | 2 | raid10 near=2 4
+1-5     | 1 2 -b internal               | --level 5                   | 0 | raid5 left-symmetric 2
+4-5     | 4 3                           | --level 5 --layout preserve | 0 | raid5 parity-last 3";
 
 /// name | members of create, and devices in all | options of mdadm --create | of mdadm --grow |
 /// level, layout and members as `braid status` has them
 const BY_MD: &str = "\
-md-size  | 3 3 | -l5 -c64 --size=6M -b none     | --size=max                  | raid5 left-symmetric 3
-md-size1 | 2 2 | -l1 --size=6M -b internal      | --size=max                  | raid1 - 2
-md-5-6   | 3 4 | -l5 -c64 -b internal           | --level=6 --layout=preserve | raid6 left-symmetric-6 4
-md-third | 2 3 | -l1 -b internal                | --raid-devices=3            | raid1 - 3";
+md-size  | 3 3 | -l5 -c64 --size=6M -b none | --size=max                  | raid5 left-symmetric 3
+md-size1 | 2 2 | -l1 --size=6M -b internal  | --size=max                  | raid1 - 2
+md-5-6   | 3 4 | -l5 -c64 -b internal       | --level=6 --layout=preserve | raid6 left-symmetric-6 4
+md-third | 2 3 | -l1 -b internal            | --raid-devices=3            | raid1 - 3";
 
 fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
     table.lines().map(|line| line.split('|').map(str::trim).collect())
@@ -85,9 +86,18 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let before = served.size_bytes();
     served.fill(&content);
     let mut grow = served.braid("grow");
-    grow.args(change.split_whitespace()).arg("--wait");
+    grow.args(change.split_whitespace());
     all[count..].iter().for_each(|device| _ = grow.arg("--add").arg(device));
-    Run::of(&mut grow).expect_success("grow");
+    if name == "midway" {
+        // md is to do what follows.
+        Run::of(served.braid("limit").arg("--pause")).expect_success("limit");
+        Run::of(&mut grow).expect_success("grow");
+        assert!(served.is("degraded"), "{name}: {}", served.status());
+        served.stop();
+        let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
+        return (left, shape.to_owned());
+    }
+    Run::of(grow.arg("--wait")).expect_success("grow");
     assert!(!served.is("degraded"), "{name}: {}", served.status());
     assert_eq!(served.check(), 0, "{name}: mismatches");
     served.stop();

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! Rest ── command ──► Quieting: requests are held, those in flight end; a checkpoint: clean
-//!                        │ quiet                                    │ a member failed, or time is up
-//!                        ▼                                          ▼
-//!                     Telling: bitmap, then superblocks          Rest: refused, nothing written
+//!                        │ quiet                                  │ a member failed, or time is up
+//!                        ▼                                        ▼
+//!                     Telling: bitmap, then superblocks        Rest: refused, nothing written
 //!                        │ on all members
 //!                        ▼
 //!                     Rest: the lane takes the new shape, and the requests that were held

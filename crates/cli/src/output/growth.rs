@@ -67,9 +67,10 @@ struct Notice {
 
 impl ShapeJson {
     fn of(superblock: &Superblock, member_sectors: u64, array_sectors: u64) -> Self {
+        let has_layout = superblock.level > 4;
         Self {
             level: shape::level_name(superblock.level),
-            layout: shape::layout_option(superblock).filter(|_| superblock.level > 4),
+            layout: if has_layout { shape::layout_option(superblock) } else { None },
             raid_devices: superblock.raid_disks,
             chunk_bytes: u64::from(superblock.chunk_sectors) * SECTOR_BYTES,
             member_bytes: member_sectors * SECTOR_BYTES,
@@ -140,7 +141,7 @@ impl Growth {
         let from_bytes = status.array_sectors * SECTOR_BYTES;
         let to_sectors = to.array_sectors();
         let grows = to_sectors * SECTOR_BYTES != from_bytes;
-        let exports = array.exports.iter().filter(|_| grows);
+        let exports = if grows { array.exports.as_slice() } else { &[] };
         Self {
             schema: SCHEMA,
             name: array.name.clone(),
@@ -150,7 +151,7 @@ impl Growth {
             steps: steps(status, new, added),
             may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
             may_fail_after,
-            exports: exports.filter_map(|export| notice(&array.name, export)).collect(),
+            exports: exports.iter().filter_map(|export| notice(&array.name, export)).collect(),
         }
     }
 
@@ -262,7 +263,10 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
 
 /// Says how the users of an export learn of the size. One with a size of its own keeps it.
 fn notice(name: &str, export: &str) -> Option<Notice> {
-    let spec: ExportSpec = export.parse().ok().filter(|_| !export.contains(",size="))?;
+    let spec: ExportSpec = export.parse().ok()?;
+    if export.contains(",size=") {
+        return None;
+    }
     let extend = |device: &str| {
         format!("the file system there: resize2fs {device}, or xfs_growfs MOUNTPOINT")
     };
@@ -288,7 +292,8 @@ fn notice(name: &str, export: &str) -> Option<Notice> {
             let device =
                 number.map_or_else(|| "/dev/ublkbN".to_owned(), |it| format!("/dev/ublkb{it}"));
             let notice = format!(
-                "{device} has the new size at once on Linux 6.16 and newer, else when the array is assembled again"
+                "{device} has the new size at once on Linux 6.16 and newer, else when the array is \
+                 assembled again"
             );
             (notice, extend(&device))
         }

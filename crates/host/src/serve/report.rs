@@ -162,11 +162,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{} is not replaced: {why}", member(id))
         }
         ArrayEvent::DataLost { sectors } => data_lost(sectors),
-        ArrayEvent::ParityTrusted { sectors } => format!(
-            "repair took parity's word for {sectors} sectors that could not be read and waited for \
-             a resync: what they hold may be wrong; braid status says where they are, compare them \
-             with a backup"
-        ),
+        ArrayEvent::ParityTrusted { sectors } => parity_trusted(sectors),
         ArrayEvent::MemberRefused { member: id, ref why } => {
             format!("{} is not taken back: {why}", member(id))
         }
@@ -204,6 +200,15 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             }
         }
     })
+}
+
+/// Returns the line for so many sectors that a repair made of parity which nothing confirms.
+fn parity_trusted(sectors: u64) -> String {
+    format!(
+        "repair took parity's word for {sectors} sectors that could not be read and waited for a \
+         resync: what they hold may be wrong; braid status says where they are, compare them with \
+         a backup"
+    )
 }
 
 /// Returns the line for lost data without valid parity, in so many sectors of each member.

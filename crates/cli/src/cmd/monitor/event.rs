@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Events with mdadm's names; `ArrayFailed`, `ArrayGrown`, `MismatchFound`, `NodeLost` and `DiskWarning` are
-/// Braid's own.
+/// Events with mdadm's names; `ArrayFailed`, `ArrayGrown`, `MismatchFound`, `NodeLost` and
+/// `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
