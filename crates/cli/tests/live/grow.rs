@@ -268,7 +268,7 @@ fn what_cannot_be_is_refused_with_nothing_written() {
         x.device("small", 4);
         let fine = x.device("fine", 16);
         let other = x.device("other", 16);
-        x.lab.ok("create other -l 1 -n 1 --force", std::slice::from_ref(&other));
+        x.lab.ok("create foreign -l 1 -n 1 --force", std::slice::from_ref(&other));
         x.rest();
         let all = [x.members.as_slice(), &[fine, other]].concat();
         for (words, reason) in cases {
@@ -300,10 +300,11 @@ fn the_file_of_arrays_is_to_name_what_was_added() {
     let said = String::from_utf8_lossy(&output.stderr);
     let expected = format!("{}:1: array.x.members lacks {}", file.display(), added.display());
     assert!(said.contains(&expected), "{said}");
-    x.device("e", 16);
-    let said = x.lab.run("add x e", &[]);
-    assert!(String::from_utf8_lossy(&said.stderr).contains("array.x.members lacks"));
-    let all = [paths.as_slice(), &[added.as_path()]].concat();
+    let spare = x.device("e", 16);
+    let said = || String::from_utf8(x.lab.run("add x e", &[]).stderr).expect("text");
+    assert!(said().contains("array.x.members lacks"));
+    let all = [paths.as_slice(), &[added.as_path(), spare.as_path()]].concat();
     std::fs::write(&file, entry(&all)).expect("a file");
-    x.lab.ok("remove x d", &[]);
+    x.lab.ok("remove x e", &[]);
+    assert_eq!(said(), "");
 }
