@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::MemberId;
+use crate::outline::Outline;
 use crate::refusal::{Next, Refusal};
 
 /// Something that happened to the array.
@@ -106,6 +107,13 @@ pub enum ArrayEvent {
         /// Sectors of the array.
         sectors: u64,
     },
+    /// The array has another shape: its members know.
+    ShapeChanged {
+        /// The shape before.
+        from: Outline,
+        /// The shape now.
+        to: Outline,
+    },
     /// Background work began.
     SyncStarted(SyncAction),
     /// Background work ended.
@@ -193,6 +201,7 @@ impl ArrayEvent {
             | Self::StopAsked
             | Self::DataLost { .. }
             | Self::ParityTrusted { .. }
+            | Self::ShapeChanged { .. }
             | Self::SyncStarted(_)
             | Self::SyncFinished { .. }) => other,
         }

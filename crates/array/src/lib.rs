@@ -26,6 +26,7 @@ pub mod machine;
 mod mutant;
 pub mod name;
 mod options;
+pub mod outline;
 pub mod plan;
 pub mod policy;
 pub mod refusal;

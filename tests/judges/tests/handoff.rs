@@ -52,14 +52,23 @@ impl Left {
 
 /// md assembles each array, finds the content and no mismatch, and writes some; Braid reads it.
 /// Returns the arrays as they are then, and what was said of each: `NAME: POLICY, SECONDS s`.
-pub(crate) fn to_md_and_back(test: &str, mut arrays: Vec<Left>) -> (Vec<Left>, String) {
+pub(crate) fn to_md_and_back(test: &str, arrays: Vec<Left>) -> (Vec<Left>, String) {
+    to_md_and_back_with(test, arrays, "")
+}
+
+/// The same, and this script in the same guest.
+pub(crate) fn to_md_and_back_with(
+    test: &str,
+    mut arrays: Vec<Left>,
+    more: &str,
+) -> (Vec<Left>, String) {
     let run = guest::run_patiently(test, |taken| {
         let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
         let is_taken = |array: &&Left| taken.lines().any(|line| array.is_named_by(line));
         for array in arrays.iter().filter(|array| !is_taken(array)) {
             let _ = writeln!(script, "{}", array.call());
         }
-        script
+        script + more
     });
     let run = run.expect_success("md takes what Braid left");
     for array in &mut arrays {

@@ -1,7 +1,8 @@
 # The guest's side of handoff.rs: md takes an array that Braid left, whole or after a crash.
 
 # take NAME CONTENT SEED DIRECTORY MEMBER...: it assembles, holds CONTENT and is consistent; then
-# md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the time to.
+# md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the time to. What mdadm
+# --detail says goes to detail.txt.
 take() {
 	local name=$1 content=$2 seed=$3 degraded=0 policy
 	cd "$4" || fail "$name: no directory"
@@ -9,6 +10,7 @@ take() {
 	attach "$@"
 	md --assemble --run /dev/md0 "${LOOPS[@]}"
 	idle md0
+	mdadm --detail /dev/md0 >detail.txt || fail "$name: no detail"
 	read -r policy </sys/block/md0/md/consistency_policy || fail "$name: no policy"
 	"$PATTERN" check /dev/md0 "$content" || fail "$name: md finds other content"
 	if read -r degraded 2>/dev/null </sys/block/md0/md/degraded; then

@@ -8,6 +8,7 @@ mod braid_to_md;
 mod cluster;
 mod crash;
 mod golden;
+mod grown;
 mod guest;
 mod guest_waits;
 mod handoff;

@@ -1,9 +1,9 @@
 //! More of each member is used: after each was replaced by a larger one.
 
 use super::{NewShape, check_whole, refuse};
-use crate::SECTOR_BYTES;
 use crate::format::Version;
 use crate::level::{Layout, Level};
+use crate::outline::bytes;
 use crate::refusal::Refusal;
 use crate::status::{MemberState, MemberStatus, Status};
 
@@ -71,13 +71,4 @@ fn smallest(status: &Status) -> Option<&MemberStatus> {
         !matches!(member.state, MemberState::Faulty | MemberState::Journal)
     };
     status.members.iter().filter(holds).min_by_key(|member| member.data_sectors)
-}
-
-fn bytes(sectors: u64) -> String {
-    let kib = sectors * SECTOR_BYTES / 1024;
-    match kib {
-        0..10_240 => format!("{kib} KiB"),
-        10_240..10_485_760 => format!("{} MiB", kib / 1024),
-        _ => format!("{} GiB", kib / 1024 / 1024),
-    }
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! Rest ── command ──► Quieting: requests are held, those in flight end; a checkpoint: clean
-//!                        │ quiet                                    │ a member failed, or time is up
-//!                        ▼                                          ▼
-//!                     Telling: bitmap, then superblocks          Rest: refused, nothing written
+//!                        │ quiet                                  │ a member failed, or time is up
+//!                        ▼                                        ▼
+//!                     Telling: bitmap, then superblocks        Rest: refused, nothing written
 //!                        │ on all members
 //!                        ▼
 //!                     Rest: the lane takes the new shape, and the requests that were held
@@ -18,8 +18,10 @@ use super::intent::Intent;
 use super::members::State;
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
+use crate::events::ArrayEvent;
 use crate::format::superblock::feature;
 use crate::grow::NewShape;
+use crate::outline::Outline;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId};
 
@@ -43,7 +45,7 @@ pub(super) enum Growing {
     Rest,
     Quieting(Box<Change>),
     /// Waits for this update.
-    Telling(Box<(CommandId, NewShape)>, u64),
+    Telling(Box<(CommandId, NewShape, Outline)>, u64),
 }
 
 impl Growing {
@@ -133,6 +135,7 @@ impl Growing {
         let synced = core.space.sync_sectors();
         let was_redundant = core.service.redundant;
         let more = space.sync_sectors() > synced && was_redundant;
+        let from = outline(core);
         core.space = space;
         core.service.redundant = core.space.redundancy() != Redundancy::None;
         take_roles(core, &shape);
@@ -154,22 +157,27 @@ impl Growing {
         core.metadata.intent = intent;
         core.metadata.queue_whole_bitmap();
         let ticket = core.metadata.queue_superblock(true);
-        *self = Self::Telling(Box::new((id, shape)), ticket);
+        *self = Self::Telling(Box::new((id, shape, from)), ticket);
     }
 
     fn told(&mut self, core: &mut Core) {
         let Self::Telling(told, _) = std::mem::take(self) else { return };
-        let (id, shape) = *told;
+        let (id, shape, from) = *told;
         core.service.growing = false;
         let answer = if core.service.failed || core.service.writes_over {
             let next = Next::by("assemble it again", Invocation::Explain { devices: Vec::new() });
             Err(Refusal::new("the array failed while its members were told", next))
         } else {
+            core.out.notify(ArrayEvent::ShapeChanged { from, to: outline(core) });
             Ok(())
         };
         core.out.push(LaneCommand::Grown(Box::new(shape)));
         core.out.push(LaneCommand::Reply(id, answer));
     }
+}
+
+fn outline(core: &Core) -> Outline {
+    Outline::of(&core.metadata.superblock, core.space.array_sectors())
 }
 
 /// The holders of roles get those of the new shape.

@@ -115,6 +115,8 @@ struct Words {
     /// Both, as they were typed.
     all: Vec<String>,
     has_scan: bool,
+    /// `-e`, as in `zpool online -e`.
+    has_expand: bool,
 }
 
 impl Words {
@@ -124,11 +126,18 @@ impl Words {
         let at = device.or_else(|| words.iter().position(|word| is_name(word)));
         let name = at.map(|at| md_device(words[at]).unwrap_or(words[at]).to_owned());
         let has_scan = words.iter().any(|word| ["--scan", "-s"].contains(word));
+        let has_expand = words.contains(&"-e");
         let said = |word: &str| !NEVER_SAID.contains(&word);
         let all = || words.iter().enumerate().filter(|(_, word)| said(word));
         let rest = all().filter(|(index, _)| Some(*index) != at);
         let owned = |(_, word): (usize, &&str)| (*word).to_owned();
-        Self { name, rest: rest.map(owned).collect(), all: all().map(owned).collect(), has_scan }
+        Self {
+            name,
+            rest: rest.map(owned).collect(),
+            all: all().map(owned).collect(),
+            has_scan,
+            has_expand,
+        }
     }
 
     /// The words of a template; `None` where a part of it was not typed.
@@ -146,6 +155,8 @@ impl Words {
                 "ALL" => made.extend(self.all.iter().cloned()),
                 "SCAN" if !self.has_scan => return None,
                 "SCAN" => {}
+                "EXPAND" if !self.has_expand => return None,
+                "EXPAND" => {}
                 "SECOND" => made.push(self.rest.get(1)?.clone()),
                 part if part.contains("FIRST") => {
                     made.push(part.replace("FIRST", self.rest.first()?));
@@ -252,7 +263,18 @@ mod tests {
             ("dump a.img b.img", "use braid cat a.img b.img"),
             ("--examine /dev/md0", "use braid examine /dev/md0"),
             ("mount home /mnt", "use braid export home add fuse:/mnt"),
-            ("attach home old new", "use braid add home new"),
+            (
+                "attach home old new",
+                "for one more copy of a mirror braid grow takes --raid-devices and --add; \
+                 a spare: braid add home new",
+            ),
+            ("online -e home /dev/sdb", "use braid grow home --size max"),
+            ("online home /dev/sdb", "use braid re-add home /dev/sdb"),
+            ("--grow /dev/md0 --size=max", "use braid grow md0 --size=max"),
+            ("/dev/md0 --grow --size=max", "use braid grow md0 --size=max"),
+            ("-G /dev/md/home -n3 --add /dev/c", "use braid grow home -n3 --add /dev/c"),
+            ("--grow /dev/md0 --level=6 --raid-devices=4 --backup-file=x", "see braid grow --help"),
+            ("expand home", "see braid grow --help"),
             ("offline home /dev/sdb", "use braid fail home /dev/sdb"),
             ("it's home", ""),
             ("crate repair -l 1 -n 2 a b", ""),

@@ -4,6 +4,7 @@
 
 mod examples;
 mod foreign;
+mod grow;
 mod limit;
 mod machine;
 mod members;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use foreign::{md_device, typed_with};
+pub(crate) use grow::{GrowArgs, NewSize};
 pub(crate) use limit::{parse_max, parse_min, shown};
 pub(crate) use machine::{ConfigAction, ConfigArgs, ConfigFileArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
     Replace(ReplaceArgs),
+    /// Give an array more of its members, more copies or another level, while it serves
+    Grow(GrowArgs),
     /// Say what stands on the label of the disk that a member is, and have a light show it
     Identify(IdentifyArgs),
     /// Read all members and count where redundancy does not fit; write nothing

@@ -7,7 +7,7 @@ use braid_host::control::wire::Verb;
 use braid_host::control::{Client, member_path};
 use braid_host::member;
 
-use super::running;
+use super::{grow, running};
 use crate::args::{AddArgs, FailArgs, MemberOfArgs, RemoveArgs, ReplaceArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -134,6 +134,7 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
     let state = status.as_ref().ok().and_then(|status| state_of(&status.array, &args.of.member));
     let state = state.map(|word| format!(": {word}")).unwrap_or_default();
     output::answer(&format!("{name}: added {}{state}\n", args.of.member.display()))?;
+    grow::remember(run_dir, name, &member_path(&args.of.member));
     if let (Ok(status), Ok(device)) = (status, member::peek(&args.of.member)) {
         let arrays = std::iter::once(&status.array).chain(&status.array.children);
         let used = arrays.map(|array| array.used_member_sectors).min().unwrap_or(0);

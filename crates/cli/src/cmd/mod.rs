@@ -20,6 +20,7 @@ mod export;
 mod families;
 mod found;
 mod given;
+mod grow;
 mod halfway;
 mod identify;
 mod inside;
@@ -82,6 +83,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Add(args) => manage::add(run_dir, args),
         Command::ReAdd(args) => manage::re_add(run_dir, args),
         Command::Replace(args) => manage::replace(run_dir, args),
+        Command::Grow(args) => grow::run(run_dir, args),
         Command::Identify(args) => identify::run(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::ScrubKind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::ScrubKind::Repair),
@@ -126,6 +128,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Add(_)
             | Command::ReAdd(_)
             | Command::Replace(_)
+            | Command::Grow(_)
             | Command::Identify(_)
             | Command::Check(_)
             | Command::Repair(_)

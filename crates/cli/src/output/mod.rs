@@ -19,6 +19,7 @@ pub(crate) mod examine;
 mod examine_090;
 pub(crate) mod examined;
 pub(crate) mod explained;
+pub(crate) mod growth;
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod last_scrub;

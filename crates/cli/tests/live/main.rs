@@ -18,6 +18,7 @@ mod emptied;
 mod examine;
 mod exports;
 mod fit;
+mod grow;
 mod halfway;
 mod hang;
 mod inside;

@@ -42,6 +42,8 @@ impl Client {
             LaneCommand::CheckpointDone => self.parts.engine.journals.checkpoint_done(),
             // Slice-sets look in each turn whether they may begin; ids do not change.
             LaneCommand::Updated | LaneCommand::Disown(_) => {}
+            // The keeper refuses another shape before it comes to this.
+            LaneCommand::Grown(_) => {}
         }
     }
 

@@ -45,29 +45,12 @@ impl Served {
         if within.is_none() && !status.children.is_empty() && !path.exists() {
             return Err(self.no_array_within(path));
         }
-        if path.starts_with("node:") {
-            return Err(Refusal::new(
-                format!("is on a node, and {} is an array of this machine's devices", self.name),
-                "add a file or block device",
-            ));
-        }
-        if path.to_string_lossy().starts_with("mem:") {
-            let reason = "memory is no device that can be added";
-            return Err(Refusal::new(reason, "add a file or block device"));
-        }
-        if let Some(name) = self.circle(path) {
-            let reason = if name == self.name {
-                format!("is the content of {name} itself")
-            } else {
-                format!("is the content of {name}, which lies on {}", self.name)
-            };
-            return Err(Refusal::new(reason, "add a device that lies elsewhere"));
-        }
+        self.check_place(path)?;
         let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
         let found = member::probe(&device);
         let (array, status) = self.place_of(&status, within, found.superblock.as_ref().ok())?;
-        self.check_size(&device, status)?;
+        self.check_size(&device, status.used_member_sectors)?;
         let known = self.check_superblock(&device, found.superblock, status, readd, force)?;
         if known.is_none() && !force {
             let signature = member::signature(&device);
@@ -89,6 +72,52 @@ impl Served {
             ..new_member(array, device.path.display().to_string(), readd)?
         };
         self.command_with(Command::Add(Box::new(new)), Some(device))
+    }
+
+    /// Checks a device that is to become a new member, with room for these sectors of data. Nothing
+    /// is written.
+    pub(super) fn check_add(&self, path: &Path, sectors: u64) -> Result<(), Refusal> {
+        let status = self.status()?;
+        if find_member(&status, path).is_some() {
+            return Err(self.already_a_member(format!("{} is", path.display()), &status));
+        }
+        if !status.children.is_empty() {
+            let reason = format!("the members of {} are arrays", self.name);
+            return Err(Refusal::new(reason, "add it to one of those: braid add"));
+        }
+        self.check_place(path)?;
+        let device = member::open(path, Mode::ReadOnly, true)
+            .map_err(|error| Refusal::new(error.reason, error.next))?;
+        self.check_size(&device, sectors)?;
+        let found = member::probe(&device).superblock;
+        if self.check_superblock(&device, found, &status, false, false)?.is_none() {
+            let signature = member::signature(&device);
+            self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a name is one of a device of this machine, and of none that lies on the array.
+    fn check_place(&self, path: &Path) -> Result<(), Refusal> {
+        if path.starts_with("node:") {
+            return Err(Refusal::new(
+                format!("is on a node, and {} is an array of this machine's devices", self.name),
+                "add a file or block device",
+            ));
+        }
+        if path.to_string_lossy().starts_with("mem:") {
+            let reason = "memory is no device that can be added";
+            return Err(Refusal::new(reason, "add a file or block device"));
+        }
+        if let Some(name) = self.circle(path) {
+            let reason = if name == self.name {
+                format!("is the content of {name} itself")
+            } else {
+                format!("is the content of {name}, which lies on {}", self.name)
+            };
+            return Err(Refusal::new(reason, "add a device that lies elsewhere"));
+        }
+        Ok(())
     }
 
     /// Attaches a device that is to hold the journal.
@@ -163,9 +192,11 @@ impl Served {
         Err(Refusal::new(reason, next))
     }
 
-    fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
+    /// Checks the device without its content: room for these sectors of data, and the size of
+    /// blocks.
+    fn check_size(&self, device: &MemberFile, data_sectors: u64) -> Result<(), Refusal> {
         self.check_blocks(device)?;
-        let needed = status.used_member_sectors + SUPERBLOCK_SECTORS;
+        let needed = data_sectors.saturating_add(SUPERBLOCK_SECTORS);
         if device.sectors < needed {
             return Err(Refusal::new(
                 format!("too small: {} sectors, at least {needed} are needed", device.sectors),

@@ -20,6 +20,9 @@ use crate::users::Process;
 /// Limit on an answer of an array. Its state is answered at once, whatever its members do.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// Beginning of the answer of a program to a verb that is newer than it.
+const UNKNOWN_VERB: &str = "not a request: unknown variant";
+
 /// Reason for which a running array was not reached, or its refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -50,6 +53,9 @@ pub enum ControlError {
     /// Its process is of another version of Braid.
     #[error("its process speaks version {0} of the protocol, this command {VERSION}")]
     OtherVersion(u32),
+    /// Its process is of an older version, which has the protocol and not the verb.
+    #[error("its process is of an older version of Braid, which cannot do that")]
+    UnknownVerb,
     /// The conversation broke off.
     #[error("the array's process does not answer: {0}")]
     Broken(#[source] io::Error),
@@ -77,6 +83,9 @@ impl From<ControlError> for Refusal {
             ControlError::Suspended(pid) => format!("let it go on: kill -CONT {pid}").into(),
             ControlError::OtherVersion(_) => {
                 "use the braid command of the version that started the array".into()
+            }
+            ControlError::UnknownVerb => {
+                "have this version serve it (braid upgrade), and try again".into()
             }
             ControlError::Silent => "see its log, and whether the machine is overloaded".into(),
             ControlError::Stopped => {
@@ -163,6 +172,9 @@ impl Client {
         let response: Response = serde_json::from_slice(&line).map_err(io::Error::from)?;
         match response.result {
             Reply::Ok(answer) => Ok(answer),
+            Reply::Error(refusal) if refusal.reason.starts_with(UNKNOWN_VERB) => {
+                Err(ControlError::UnknownVerb)
+            }
             Reply::Error(refusal) => Err(refusal.into()),
         }
     }

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use braid_array::action::Command;
+use braid_array::grow::Grow;
 use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
@@ -383,5 +384,23 @@ fn a_server_of_another_version_is_said_to_be_that() {
     });
     let error = Client::connect(dir.path(), "old").unwrap().status().unwrap_err();
     assert!(matches!(error, ControlError::OtherVersion(1)), "{error}");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_know_a_verb_is_said_to_be_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(socket_path(dir.path(), "old")).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        read_line(&mut BufReader::new(&stream)).unwrap();
+        // Of the same protocol, before it had the verb.
+        let line = r#"{"version":3,"error":{"reason":"not a request: unknown variant `grow`, ex","#;
+        let next = r#""next":{"advice":"send one JSON object on a line","invocation":null}}}"#;
+        writeln!(stream, "{line}{next}").unwrap();
+    });
+    let verb = Verb::Grow { grow: Grow::RaidDisks(3) };
+    let error = Client::connect(dir.path(), "old").unwrap().call(verb).unwrap_err();
+    assert!(matches!(error, ControlError::UnknownVerb), "{error}");
     server.join().unwrap();
 }

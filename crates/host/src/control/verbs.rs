@@ -52,6 +52,10 @@ impl Served {
             Verb::AddJournal { member, force } => {
                 self.add_journal(Path::new(&member), force).map(done)
             }
+            Verb::CheckAdd { member, sectors } => {
+                self.check_add(Path::new(&member), sectors).map(done)
+            }
+            Verb::Grow { grow } => self.command(Command::Grow(grow)).map(done),
             Verb::ReAdd { member } => self.add(Path::new(&member), None, true, false).map(done),
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
             Verb::Repair => self.command(Command::Scrub { repair: true }).map(done),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use braid_array::events::{StripeBlock, SyncAction};
+use braid_array::grow::Grow;
 use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
@@ -74,6 +75,18 @@ pub enum Verb {
         member: String,
         /// Even if it holds something.
         force: bool,
+    },
+    /// Only say whether a device can be attached as a new member.
+    CheckAdd {
+        /// Path, absolute.
+        member: String,
+        /// Sectors of data that it is to have room for.
+        sectors: u64,
+    },
+    /// Give the array another shape.
+    Grow {
+        /// The change.
+        grow: Grow,
     },
     /// Attach a device back into its old role, or refuse.
     ReAdd {

@@ -113,6 +113,7 @@ fn about(event: &ArrayEvent) -> Option<About> {
             about(Level::INFO, "sync finished", None, none)
         }
         ArrayEvent::SyncFinished { .. } => about(Level::WARN, "sync finished", None, none),
+        ArrayEvent::ShapeChanged { .. } => about(Level::INFO, "shape changed", None, none),
         ArrayEvent::SyncStarted(_) => about(Level::INFO, "sync started", None, none),
         ArrayEvent::MemberActive(member) => about(Level::INFO, "in sync", Some(member), none),
         ArrayEvent::Within { ref event, .. } => self::about(event),
@@ -161,11 +162,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{} is not replaced: {why}", member(id))
         }
         ArrayEvent::DataLost { sectors } => data_lost(sectors),
-        ArrayEvent::ParityTrusted { sectors } => format!(
-            "repair took parity's word for {sectors} sectors that could not be read and waited for \
-             a resync: what they hold may be wrong; braid status says where they are, compare them \
-             with a backup"
-        ),
+        ArrayEvent::ParityTrusted { sectors } => parity_trusted(sectors),
         ArrayEvent::MemberRefused { member: id, ref why } => {
             format!("{} is not taken back: {why}", member(id))
         }
@@ -180,6 +177,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::ClientDropped { ref client } => {
             format!("hung up on {client}: it took no replies over NBD, and memory was short")
         }
+        ArrayEvent::ShapeChanged { from, to } => format!("was {from}, is {to} now"),
         ArrayEvent::SyncStarted(action) => format!("{} started", action.name()),
         ArrayEvent::SyncFinished { action, mismatch_sectors, ref end } => {
             finished(action, mismatch_sectors, end)
@@ -202,6 +200,15 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             }
         }
     })
+}
+
+/// Returns the line for so many sectors that a repair made of parity which nothing confirms.
+fn parity_trusted(sectors: u64) -> String {
+    format!(
+        "repair took parity's word for {sectors} sectors that could not be read and waited for a \
+         resync: what they hold may be wrong; braid status says where they are, compare them with \
+         a backup"
+    )
 }
 
 /// Returns the line for lost data without valid parity, in so many sectors of each member.
@@ -238,6 +245,7 @@ fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String 
 
 #[cfg(test)]
 mod tests {
+    use braid_array::outline::Outline;
     use braid_array::refusal::Next;
     use braid_array::stack::Stack;
 
@@ -258,6 +266,10 @@ mod tests {
         assert_eq!(line(failed(9, Fault::default())).unwrap(), "member 9 failed: write error");
         let started = ArrayEvent::SyncStarted(SyncAction::Recovery);
         assert_eq!(line(started).unwrap(), "recovery started");
+        let outline = |level, raid_disks| Outline { level, raid_disks, array_sectors: 81_920 };
+        let changed = ArrayEvent::ShapeChanged { from: outline(5, 3), to: outline(6, 4) };
+        let expected = "was raid5 of 3 members, 40 MiB, is raid6 of 4 members, 40 MiB now";
+        assert_eq!(line(changed).unwrap(), expected);
         let finished = |action, mismatch_sectors, end| {
             line(ArrayEvent::SyncFinished { action, mismatch_sectors, end }).unwrap()
         };

@@ -7,7 +7,8 @@ pub(super) struct Meaning {
     pub(super) advice: &'static str,
     /// Templates, of which the first that fits is used. NAME is the array, CONFIGURED the array
     /// where arrays.toml has it, ONLY the array where there are no other words, REST these, FIRST
-    /// and SECOND two of them, and ALL the words as typed. SCAN stands for `--scan` that was typed.
+    /// and SECOND two of them, and ALL the words as typed. SCAN stands for `--scan` that was typed,
+    /// EXPAND for `-e`.
     pub(super) commands: &'static [&'static str],
 }
 
@@ -22,8 +23,8 @@ const fn meaning(
 const ASSEMBLE: &[&str] =
     &["assemble NAME REST", "up CONFIGURED", "assemble NAME --scan", "assemble --scan"];
 const DETAIL: &[&str] = &["detail NAME REST", "detail NAME", "detail --scan"];
-const RESHAPE: &str = "Braid cannot change the shape of an array yet; stop it, and use mdadm \
-                       --grow; as it is now";
+const ATTACH: &str = "for one more copy of a mirror braid grow takes --raid-devices and --add; \
+                      a spare";
 const DESTROY: &str = "stop the array, then braid zero-superblock removes the superblocks of its \
                        members, which are listed by";
 const RECOVERY: &str = "a recovery begins by itself when braid add has given the array a device; \
@@ -61,9 +62,9 @@ pub(super) const MEANINGS: &[Meaning] = &[
         &["zero-superblock ALL", "zero-superblock --help"],
     ),
     meaning(
-        &["reshape", "grow", "--grow", "-G", "expand", "extend", "shrink", "convert", "resize"],
-        RESHAPE,
-        &["detail NAME", "status"],
+        &["reshape", "--grow", "-G", "expand", "extend", "shrink", "convert", "resize"],
+        "",
+        &["grow NAME REST", "grow --help"],
     ),
     // To look.
     meaning(
@@ -87,8 +88,12 @@ pub(super) const MEANINGS: &[Meaning] = &[
     meaning(&["read", "dump", "extract"], "", &["cat ONLY", "cat ALL", "cat --help"]),
     // Members.
     meaning(&["offline", "--fail", "-f", "--set-faulty"], "", &["fail NAME FIRST", "fail --help"]),
-    meaning(&["online", "--re-add"], "", &["re-add NAME FIRST", "re-add --help"]),
-    meaning(&["attach"], "", &["add NAME SECOND", "add NAME FIRST", "add --help"]),
+    meaning(
+        &["online", "--re-add"],
+        "",
+        &["grow NAME --size max EXPAND", "re-add NAME FIRST", "re-add --help"],
+    ),
+    meaning(&["attach"], ATTACH, &["add NAME SECOND", "add NAME FIRST", "add --help"]),
     meaning(&["--add", "-a", "--add-spare", "spare"], "", &["add NAME FIRST", "add --help"]),
     meaning(
         &["detach", "--remove", "-r"],

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Events with mdadm's names; `ArrayFailed`, `MismatchFound`, `NodeLost` and `DiskWarning` are
-/// Braid's own.
+/// Events with mdadm's names; `ArrayFailed`, `ArrayGrown`, `MismatchFound`, `NodeLost` and
+/// `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
@@ -17,6 +17,8 @@ pub(super) enum Event {
     FailSpare,
     SpareActive,
     NewArray,
+    /// Another level, other members or another size.
+    ArrayGrown,
     DegradedArray,
     /// More members are gone than the array can do without.
     ArrayFailed,
@@ -38,6 +40,7 @@ impl Event {
             Self::FailSpare => "FailSpare",
             Self::SpareActive => "SpareActive",
             Self::NewArray => "NewArray",
+            Self::ArrayGrown => "ArrayGrown",
             Self::DegradedArray => "DegradedArray",
             Self::ArrayFailed => "ArrayFailed",
             Self::MismatchFound => "MismatchFound",
@@ -63,6 +66,7 @@ impl Event {
             | Self::Rebuild(_)
             | Self::RebuildFinished
             | Self::SpareActive
+            | Self::ArrayGrown
             | Self::NewArray => false,
         }
     }

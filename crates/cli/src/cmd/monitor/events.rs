@@ -37,6 +37,9 @@ pub(super) struct Alert {
     /// Sectors that a check found to differ, or a repair has rewritten.
     #[serde(default)]
     pub(super) sectors: Option<u64>,
+    /// Shape of an array before and after a change, in words.
+    #[serde(default)]
+    pub(super) change: Option<String>,
     /// Members that may still fail, in words; `None` of an array that has failed or is gone.
     #[serde(default)]
     pub(super) may_fail: Option<String>,
@@ -58,6 +61,7 @@ impl Alert {
             role: member.and_then(|member| array.roles.get(member).copied()),
             warning: None,
             sectors: found.then_some(array.mismatch_sectors),
+            change: None,
             may_fail: array.may_fail.clone(),
             id: next::id(event, array),
             next: next::step(event, array, member),
@@ -167,6 +171,7 @@ impl Watch {
         }
         let degraded = array.degraded > 0 && (was_told || first_look);
         if let Some(old) = &old {
+            alerts.extend(grown(&old.seen, &array));
             alerts.extend(members(&old.seen, &array));
             if array.has_failed() && !old.seen.has_failed() && (was_told || !first_look) {
                 alerts.push(Alert::new(Event::ArrayFailed, &array, None));
@@ -175,6 +180,7 @@ impl Watch {
         let blank = Seen::default();
         let old = old.as_ref().map_or(&blank, |old| &old.seen);
         alerts.extend(work(old, &array));
+        let shape = if array.shape.is_empty() { &old.shape } else { &array.shape }.clone();
         let lost = array.lost_witnesses.difference(&old.lost_witnesses);
         alerts.extend(lost.map(|node| Alert::new(Event::NodeLost, &array, Some(node))));
         // What a scrub that still runs has found is told when it ends.
@@ -182,13 +188,26 @@ impl Watch {
             Some(sync) if sync.is_scrub() => old.mismatch_sectors,
             _ => array.mismatch_sectors,
         };
-        self.told.insert(key, Told { seen: Seen { mismatch_sectors, ..array }, degraded });
+        self.told.insert(key, Told { seen: Seen { mismatch_sectors, shape, ..array }, degraded });
         alerts
     }
 }
 
 fn key(array: &Seen) -> Key {
     (array.name.clone(), array.uuid.clone())
+}
+
+/// Returns whether the array has another shape than it had.
+fn is_grown(old: &Seen, new: &Seen) -> bool {
+    let known = !old.shape.is_empty() && !new.shape.is_empty();
+    known && old.shape != new.shape
+}
+
+/// Returns the alert about a changed shape.
+fn grown(old: &Seen, new: &Seen) -> Option<Alert> {
+    let change = format!("{} before, {} now", old.shape, new.shape);
+    let alert = || Alert::new(Event::ArrayGrown, new, None);
+    is_grown(old, new).then(|| Alert { change: Some(change), ..alert() })
 }
 
 /// Returns alerts about changed members.
@@ -207,6 +226,8 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
         match (state, now) {
             (MemberState::InSync, Some(MemberState::InSync))
             | (MemberState::Journal, Some(MemberState::Journal)) => {}
+            // The new shape has no role for it.
+            (MemberState::InSync, Some(MemberState::Spare)) if is_grown(old, new) => {}
             (MemberState::InSync | MemberState::Journal, now) => {
                 alerts.push(alert(Event::Fail));
                 let lost = matches!(now, None | Some(MemberState::Faulty));

@@ -35,7 +35,7 @@ impl Message {
     /// Returns the body of a webhook request.
     pub(super) fn json(&self, host: &str) -> Value {
         let Alert { event, array, uuid, member, disk, role, warning, .. } = &self.alert;
-        let Alert { sectors, may_fail, id, next, state, .. } = &self.alert;
+        let Alert { sectors, change, may_fail, id, next, state, .. } = &self.alert;
         json!({
             "event": event.name(),
             "array": array,
@@ -45,6 +45,7 @@ impl Message {
             "disk": disk,
             "warning": warning,
             "sectors": sectors,
+            "change": change,
             "may_fail": may_fail,
             "id": id,
             "next": next,
@@ -64,7 +65,7 @@ impl Message {
     /// A mail's text, as mdadm words it.
     pub(super) fn text(&self, mdstat: &str) -> String {
         let Alert { event, array, member, disk, role, warning, .. } = &self.alert;
-        let Alert { sectors, may_fail, id, next, state, .. } = &self.alert;
+        let Alert { sectors, change, may_fail, id, next, state, .. } = &self.alert;
         let component = member.as_ref().map(|member| {
             let role = role.map_or_else(String::new, |role| format!(", in role {role}"));
             format!("It could be related to component device {}{role}.", one_line(member))
@@ -74,13 +75,15 @@ impl Message {
         let warning = warning.as_ref().map(|warning| one_line(warning));
         let warning = warning.map(|warning| format!("What it says: {warning}."));
         let sectors = sectors.map(|sectors| format!("Sectors that did not fit: {sectors}."));
+        let change = change.as_ref().map(|words| format!("The array: {}.", one_line(words)));
         let may_fail = may_fail.as_ref().map(|words| format!("; {}", one_line(words)));
         let state = (!state.is_empty()).then(|| {
             format!("The array is now {}{}.", state.join(", "), may_fail.unwrap_or_default())
         });
         let next = next.as_ref().map(|next| format!("Next: {}", one_line(next)));
         let see = id.as_ref().map(|id| format!("See: braid help {id}"));
-        let told = [component, disk, warning, sectors, state, next, see].into_iter().flatten();
+        let told = [component, disk, warning, sectors, change, state, next, see];
+        let told = told.into_iter().flatten();
         let told: String = told.map(|line| format!("{line}\n\n")).collect();
         format!(
             "This is an automatically generated mail message.\n\n\
@@ -151,6 +154,7 @@ mod tests {
             role: member.map(|_| 2),
             warning: member.map(|_| "8 sectors wait".to_owned()),
             sectors: None,
+            change: Some("raid5 of 3 members, 40 MiB before, and more".to_owned()),
             may_fail: Some("no further member may fail".to_owned()),
             next: Some("braid add home NEW-DEVICE".to_owned()),
             id: Some("BRAID-104".to_owned()),
@@ -176,6 +180,7 @@ mod tests {
         assert!(body.contains("component device /dev/a\\n\\nb, in role 2."), "{body}");
         assert!(body.contains("this label: WDC, serial 7."), "{body}");
         assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
+        assert!(body.contains("\n\nThe array: raid5 of 3 members, 40 MiB before, "), "{body}");
         let now = "The array is now clean, degraded; no further member may fail.\n\n\
                    Next: braid add home NEW-DEVICE\n\n\
                    See: braid help BRAID-104\n\n";
@@ -198,6 +203,7 @@ mod tests {
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
             "role": null, "warning": null, "sectors": null, "host": "here",
+            "change": "raid5 of 3 members, 40 MiB before, and more",
             "may_fail": "no further member may fail", "id": "BRAID-104",
             "next": "braid add home NEW-DEVICE",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],

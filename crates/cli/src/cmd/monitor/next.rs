@@ -37,6 +37,8 @@ pub(super) fn step(event: Event, array: &Seen, member: Option<&str>) -> Option<S
         Event::DeviceDisappeared => {
             format!("braid up {name}, unless it was stopped on purpose; its log has the reason")
         }
+        // What it lacks now, if anything.
+        Event::ArrayGrown => return array.next.clone(),
         Event::RebuildStarted
         | Event::Rebuild(_)
         | Event::RebuildFinished

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::events::SyncAction;
+use braid_array::outline::Outline;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_host::control::wire::ControlStatus;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub(super) struct Seen {
     pub(super) ids: Vec<String>,
     /// Roles without a member that is in sync.
     pub(super) degraded: u16,
+    /// Level, members and size, in words; empty where they are not known.
+    #[serde(default)]
+    pub(super) shape: String,
     pub(super) members: BTreeMap<String, MemberState>,
     #[serde(default)]
     pub(super) roles: BTreeMap<String, u16>,
@@ -96,6 +100,7 @@ impl Seen {
             state: state_words(status).into_iter().map(str::to_owned).collect(),
             ids: conditions::ids(&conditions::of(status)),
             degraded: status.degraded,
+            shape: shape(status),
             members: members.collect(),
             roles: roles.collect(),
             may_fail: redundancy::may_fail(status),
@@ -127,6 +132,12 @@ impl Seen {
 /// The array that is served, of a name of [`within`].
 fn served(name: &str) -> &str {
     name.split_once('/').map_or(name, |(served, _)| served)
+}
+
+/// An array that has not started yet has none.
+fn shape(status: &Status) -> String {
+    let outline = Outline::of(&status.superblock, status.array_sectors);
+    if status.array_sectors == 0 { String::new() } else { outline.to_string() }
 }
 
 fn sync(status: &Status) -> Option<Sync> {

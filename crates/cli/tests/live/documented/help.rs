@@ -155,6 +155,31 @@ pub(super) const MEMBERS: &[Scene] = &[
         ..HELP
     },
     Scene {
+        headings: &["braid grow"],
+        before: "disks",
+        hooks: &[
+            (
+                "braid grow home --size",
+                "braid create home -l 1 -n 2 --size 8M --assume-clean dev/sd[ab]
+                braid assemble home dev/sd[ab]",
+            ),
+            ("braid grow home --raid-devices", "braid status home --watch"),
+            (
+                "braid grow home --level 6",
+                "braid stop home
+                braid create home -l 5 -n 3 --force --assume-clean dev/sd[efg]
+                braid assemble home dev/sd[efg]",
+            ),
+            (
+                "braid grow home --level 5",
+                "braid stop home
+                braid create home -l 1 -n 2 --force --assume-clean dev/sd[ef]
+                braid assemble home dev/sd[ef]",
+            ),
+        ],
+        ..HELP
+    },
+    Scene {
         headings: &["braid replace"],
         before: "home; braid add home $LAB/dev/sdd; data",
         ..HELP

@@ -71,6 +71,14 @@ fn printed(lab: &Lab) -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     std::fs::write(lab.path("arrays.toml"), "[array.home]\n[array.attic]\n").unwrap();
     add("up", lab.ok("up home --json", &[]));
 
+    lab.members("d", 1, 20);
+    let words = "grow home --level 6 --layout preserve --dry-run --json --add d0";
+    add("grow", lab.ok(words, &[]));
+    let wide = lab.members("w", 2, 20);
+    lab.ok("create wide -l 1 -n 2 --size 8M --assume-clean", &wide);
+    lab.ok("assemble wide --export nbd:unix:wide.nbd", &wide);
+    add("grow", lab.ok("grow wide --size max --json", &[]));
+
     add("cat --list", lab.ok("cat home --list --json", &[]));
 
     let journaled = lab.members("j", 4, 20);

@@ -173,6 +173,11 @@ fn local_arrays() {
 }
 
 #[test]
+fn growing() {
+    play("growing", scenes::GROWING);
+}
+
+#[test]
 fn exports() {
     play("exports", scenes::EXPORTS);
 }
@@ -225,6 +230,7 @@ fn every_command_on_a_page_is_typed_or_an_exception() {
         scenes::README,
         scenes::START,
         scenes::LOCAL,
+        scenes::GROWING,
         scenes::EXPORTS,
         scenes::OPERATING,
         scenes::RESCUE,

@@ -82,6 +82,33 @@ pub(super) const LOCAL: &[Scene] = &[
     },
 ];
 
+const GROWN: Scene = Scene { page: "docs/growing.md", ..EMPTY };
+
+pub(super) const GROWING: &[Scene] = &[
+    Scene { headings: &["Growing"], before: "home", ..GROWN },
+    Scene {
+        headings: &["Larger disks"],
+        before: "disks
+            braid create home -l 5 -n 3 --size 8M --assume-clean dev/sd[abc]
+            braid assemble home $LAB/dev/sd{a,b,c}",
+        ..GROWN
+    },
+    Scene {
+        headings: &["Another copy"],
+        before: "disks
+            braid create safe -l 1 -n 2 --assume-clean dev/sd[ef]
+            braid assemble safe dev/sd[ef]",
+        ..GROWN
+    },
+    Scene {
+        headings: &["Another level"],
+        before: "disks
+            braid create fast -l 0 -n 2 dev/sd[ab]
+            braid assemble fast dev/sd[ab]",
+        ..GROWN
+    },
+];
+
 pub(super) const EXPORTS: &[Scene] = &[
     Scene {
         page: "docs/exports.md",

@@ -71,6 +71,23 @@ fn members_that_change() {
 }
 
 #[test]
+fn another_shape_is_told_and_a_member_that_it_has_no_role_for_has_not_failed() {
+    let shaped = |shape: &str, array: Seen| Seen { shape: shape.to_owned(), ..array };
+    let old = shaped("raid6 of 2", array(&[("a", InSync), ("b", InSync)]));
+    let new = shaped("raid5 of 1", array(&[("a", InSync), ("b", Spare)]));
+    assert_eq!(told(old.clone(), new.clone()), ["ArrayGrown"]);
+    let lost = shaped("raid5 of 1", array(&[("a", InSync), ("b", Faulty)]));
+    assert_eq!(told(old.clone(), lost), ["ArrayGrown", "Fail b"]);
+    let mut watch = Watch::default();
+    watch.look(vec![old.clone()], &BTreeSet::new());
+    // One that waits for its members does not say which shape it has.
+    assert_eq!(look(&mut watch, &[&shaped("", old.clone())]), [""; 0]);
+    assert_eq!(look(&mut watch, &[&old]), [""; 0]);
+    let alerts = watch.look(vec![new], &BTreeSet::new());
+    assert_eq!(alerts[0].change.as_deref(), Some("raid6 of 2 before, raid5 of 1 now"));
+}
+
+#[test]
 fn an_array_that_fails_is_not_told_as_one_more_member() {
     let failed = |array: Seen| Seen { state: vec!["failed".to_owned()], ..degraded(array) };
     let one = degraded(array(&[("a", InSync), ("b", Faulty)]));

@@ -286,7 +286,8 @@ function draw(state) {
       const at = new Date(event.time);
       const time = element('time', '', `${moment(at)}:${twoDigits(at.getSeconds())}`);
       time.dateTime = event.time;
-      line.append(time, element('b', '', event.event), ` ${event.array} ${event.member || ''} ${event.id || ''}`);
+      const what = event.member || event.change || '';
+      line.append(time, element('b', '', event.event), ` ${event.array} ${what} ${event.id || ''}`);
       return line;
     })));
 }

@@ -1,0 +1,77 @@
+//! Another shape for an array that runs.
+
+use std::path::PathBuf;
+
+use braid_array::Refusal;
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
+
+use super::size::{Size, parse_rounded};
+
+const GROW_HELP: &str = "\
+    The plan is printed first: the shape before and after, the steps, how many members may fail \
+    meanwhile, and how programs that use the array learn of a new size. Data stay where they are: \
+    a change that would have to move them is refused. Devices of --add are checked as by braid \
+    add before anything is changed; an array with redundancy gets them as spares first, one of \
+    level 0 when its level has changed.\n\n\
+    Examples:\n  \
+    braid grow home --size max\n  \
+    braid grow home --raid-devices 3 --add /dev/sdd\n  \
+    braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
+    braid grow home --level 5 --wait";
+
+#[derive(Debug, Args)]
+#[command(after_help = GROW_HELP)]
+#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices"])
+    .required(true).multiple(true))]
+pub(crate) struct GrowArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Add a device for the roles that are new; may be repeated
+    #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    #[arg(num_args = 1.., conflicts_with = "size")]
+    pub(crate) add: Vec<PathBuf>,
+    /// Number of copies of a mirror. With --level it is known: the number is only compared
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) raid_devices: Option<u32>,
+    /// Another level
+    #[arg(long, short)]
+    pub(crate) level: Option<String>,
+    /// preserve: the data stay where they are, in a layout that is not the usual one of the level
+    #[arg(long, value_name = "preserve", requires = "level")]
+    pub(crate) layout: Option<LayoutChange>,
+    /// Part of each member to use, in bytes unless K, M, G or T follows; max: all that the smallest
+    /// has
+    #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
+    #[arg(conflicts_with_all = ["level", "raid_devices"])]
+    pub(crate) size: Option<NewSize>,
+    /// Only print the plan; change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Return when the work in the background that follows is done; show progress
+    #[arg(long, short, conflicts_with = "dry_run")]
+    pub(crate) wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Layouts that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutChange {
+    /// Whichever leaves all data where they are
+    Preserve,
+}
+
+/// The used part of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewSize {
+    /// All that the smallest one has.
+    Max,
+    /// So much.
+    Of(Size),
+}
+
+/// Reads a size, or `max`.
+fn parse_new_size(text: &str) -> Result<NewSize, Refusal> {
+    if text == "max" { Ok(NewSize::Max) } else { parse_rounded(text).map(NewSize::Of) }
+}

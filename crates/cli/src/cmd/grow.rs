@@ -1,0 +1,263 @@
+//! `braid grow`: another shape for a running array, planned here by the same rules as there.
+
+use std::path::Path;
+
+use braid_array::grow::{self, Grow, NewShape};
+use braid_array::level::Level;
+use braid_array::refusal::{Advised, Next, Refusal};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::{MemberId, SECTOR_BYTES};
+use braid_host::control::member_path;
+use braid_host::control::wire::{ControlStatus, Verb};
+
+use super::{running, status};
+use crate::args::{GrowArgs, NewSize};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::invocation::{next_step, shell_word};
+use crate::output;
+use crate::output::growth::Growth;
+use crate::output::progress::Progress;
+use crate::output::shape::has_redundancy;
+
+const OPERATION: &str = "grow";
+
+pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
+    let name = &args.name;
+    let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
+    let devices = devices(args)?;
+    let change = change(args)?;
+    let before = running::status(OPERATION, run_dir, name)?;
+    let new = planned(&before.array, change, &devices).map_err(refused)?;
+    check_count(args, &new)?;
+    for device in &devices {
+        let verb = Verb::CheckAdd { member: device.clone(), sectors: new.size_sectors };
+        running::call(OPERATION, run_dir, name, verb).map_err(|why| unfit(name, device, why))?;
+    }
+    let geometry = new.geometry().map_err(refused)?;
+    let mut growth = Growth::of(&before, &new, &geometry, &devices);
+    growth.dry_run = args.dry_run;
+    if !args.json {
+        output::answer(&growth.plan())?;
+    }
+    if args.dry_run {
+        return if args.json { output::print_json(&growth) } else { Ok(()) };
+    }
+    carry_out(run_dir, &before, change, &devices)?;
+    for device in &devices {
+        remember(run_dir, name, device);
+    }
+    let after =
+        if args.wait { wait(run_dir, name)? } else { running::status(OPERATION, run_dir, name)? };
+    if args.json {
+        output::print_json(&growth)
+    } else {
+        output::answer(&growth.done(&left(&after)))
+    }
+}
+
+/// The devices to be added, by their real names.
+fn devices(args: &GrowArgs) -> Result<Vec<String>, Failure> {
+    let devices: Vec<String> = args.add.iter().map(|device| member_path(device)).collect();
+    let twice = (1..devices.len()).find(|at| devices[..*at].contains(&devices[*at]));
+    match twice {
+        Some(at) => {
+            let reason = format!("{} is there twice", devices[at]);
+            Err(Failure::usage(OPERATION, &args.name, reason, "leave one out"))
+        }
+        None => Ok(devices),
+    }
+}
+
+/// The change that was typed.
+fn change(args: &GrowArgs) -> Result<Grow, Failure> {
+    if let Some(level) = &args.level {
+        let level = level
+            .parse::<Level>()
+            .map_err(|why| Failure::usage(OPERATION, &args.name, &why, why.next()))?;
+        return Ok(Grow::Level { level: level.to_md(), keep_layout: args.layout.is_some() });
+    }
+    Ok(match (args.size, args.raid_devices) {
+        (Some(NewSize::Of(size)), _) => Grow::Size(Some(size.0 / SECTOR_BYTES)),
+        (Some(NewSize::Max), _) | (None, None) => Grow::Size(None),
+        (None, Some(count)) => Grow::RaidDisks(count),
+    })
+}
+
+/// Plans the change as if the devices were spares already.
+fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
+    if status.members.iter().any(|member| member.device.starts_with("node://")) {
+        return Err(Refusal::new(
+            "the size and level of an array over nodes cannot change yet",
+            "make a new array and copy the data",
+        ));
+    }
+    let mut with_spares = status.clone();
+    // A level without redundancy gets them afterwards.
+    if has_redundancy(status.superblock.level) {
+        let ids = (0..u16::MAX).rev().map(MemberId);
+        with_spares.members.extend(ids.zip(devices).map(|(id, device)| MemberStatus {
+            data_sectors: u64::MAX,
+            ..MemberStatus::new(id, device.clone(), MemberState::Spare)
+        }));
+    }
+    grow::plan(&with_spares, change)
+}
+
+/// Checks a number of members that was typed beside a level.
+fn check_count(args: &GrowArgs, new: &NewShape) -> Result<(), Failure> {
+    match args.raid_devices {
+        Some(count) if count != new.raid_disks => {
+            let reason = format!("the array would have {} members, not {count}", new.raid_disks);
+            let next = "leave --raid-devices out: data would have to move for another number";
+            Err(Failure::refused(OPERATION, &args.name, reason, next))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A device that cannot be added. Nothing is overwritten here: `braid add` is asked for that.
+fn unfit(name: &str, device: &str, why: Failure) -> Failure {
+    let Refusal { reason, next } = why.into_refusal();
+    let next = if next.advice.starts_with("use --force") {
+        format!("to overwrite it, wipefs --all {}", shell_word(device)).into()
+    } else {
+        next
+    };
+    Failure::explained(
+        OPERATION,
+        format!("{name} {device}"),
+        Refusal::new(reason, next).about(name),
+    )
+}
+
+/// Adds the devices and changes the array, in the order that its level wants.
+fn carry_out(
+    run_dir: &Path,
+    before: &ControlStatus,
+    change: Grow,
+    devices: &[String],
+) -> Result<(), Failure> {
+    let name = &before.name;
+    let add = |device: &String| {
+        let verb = Verb::Add { member: device.clone(), force: false, within: None };
+        running::call(OPERATION, run_dir, name, verb)
+    };
+    let takes_spares = has_redundancy(before.array.superblock.level);
+    let first = if takes_spares { devices } else { &[] };
+    for (at, device) in first.iter().enumerate() {
+        add(device).map_err(|why| with_spares(name, &first[..at], why))?;
+    }
+    running::call(OPERATION, run_dir, name, Verb::Grow { grow: change })
+        .map_err(|why| with_spares(name, first, why))?;
+    if takes_spares {
+        return Ok(());
+    }
+    for device in devices {
+        add(device).map_err(|why| {
+            let Refusal { reason, next } = why.into_refusal();
+            let reason = format!("the level has changed, and {device} was not added: {reason}");
+            Failure::explained(OPERATION, name, Refusal::new(reason, next))
+        })?;
+    }
+    Ok(())
+}
+
+/// A refusal after these devices were added: they stay, and may be of use as spares.
+fn with_spares(name: &str, spares: &[String], why: Failure) -> Failure {
+    let Some((last, others)) = spares.split_last() else { return why };
+    let Refusal { reason, next } = why.into_refusal();
+    let stay = if others.is_empty() { "stays as a spare" } else { "stay as spares" };
+    let reason = format!("{reason} ({} {stay})", spares.join(" and "));
+    let remove = format!("braid remove {} {}", shell_word(name), shell_word(last));
+    let next = format!("{}; to take a spare out: {remove}", next_step(&next.about(name)));
+    Failure::refused(OPERATION, name, reason, next)
+}
+
+/// Tells that an array of the file of this machine has a member that the file does not name.
+pub(super) fn remember(run_dir: &Path, name: &str, device: &str) {
+    let Some(config) = Config::of_machine() else { return };
+    let Some(array) = config.array(name) else { return };
+    let real = |path: &str| std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let is_named = array.members.iter().any(|member| real(&member.value) == real(device));
+    // Arrays within and nodes go by other names.
+    let is_path = Path::new(device).is_absolute();
+    if !is_path
+        || array.members.is_empty()
+        || is_named
+        || run_dir != braid_host::control::run_dir(None)
+    {
+        return;
+    }
+    let file = config.path.display();
+    output::warning(&format!(
+        "{file}:{}: array.{name}.members lacks {device}; add it there, or braid up refuses to \
+         start the array",
+        array.line
+    ));
+}
+
+/// Waits until what the change began is done.
+fn wait(run_dir: &Path, name: &str) -> Result<ControlStatus, Failure> {
+    loop {
+        let now = status::wait(OPERATION, run_dir, name, Progress::bar(name), |_| true)?;
+        let array = &now.array;
+        let is_next = |member: &MemberStatus| {
+            matches!(member.state, MemberState::Spare | MemberState::Rebuilding)
+        };
+        let goes_on = array.degraded > 0 && array.members.iter().any(is_next);
+        let ends = array.held_up.is_some() || array.state == ArrayState::Failed;
+        if goes_on && !ends {
+            std::thread::sleep(Progress::INTERVAL);
+            continue;
+        }
+        let faulty = array.members.iter().any(|member| member.state == MemberState::Faulty);
+        if faulty || ends {
+            let next =
+                Next::from(format!("see braid status {} for what happened", shell_word(name)));
+            let reason = "the array has changed, and what follows ended before it was complete";
+            return Err(Failure::refused(OPERATION, name, reason, next));
+        }
+        return Ok(now);
+    }
+}
+
+/// Returns what is left to be done by the array or for it.
+fn left(after: &ControlStatus) -> String {
+    let name = shell_word(&after.name);
+    let status = &after.array;
+    if !status.sync.is_idle() {
+        return format!("{} runs: braid status {name} --watch", status.sync.action.name());
+    }
+    output::redundancy::next(&after.name, status).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(failure: Failure) -> String {
+        let Failure::Said(said) = failure else { panic!("not said") };
+        said.to_string()
+    }
+
+    #[test]
+    fn spares_that_stay_are_told_with_the_way_to_take_them_out() {
+        let refused = || Failure::refused(OPERATION, "home", "no", "wait");
+        assert_eq!(said(with_spares("home", &[], refused())), "grow home: no; wait");
+        let spares = ["/dev/d".to_owned(), "/dev/e f".to_owned()];
+        let one = "grow home: no (/dev/d stays as a spare); wait; to take a spare out: \
+                   braid remove home /dev/d";
+        assert_eq!(said(with_spares("home", &spares[..1], refused())), one);
+        let two = said(with_spares("home", &spares, refused()));
+        assert!(two.contains("(/dev/d and /dev/e f stay as spares)"), "{two}");
+        assert!(two.ends_with("braid remove home '/dev/e f'"), "{two}");
+    }
+
+    #[test]
+    fn a_device_is_overwritten_by_hand_alone() {
+        let held = Failure::refused(OPERATION, "home", "holds ext4", "use --force to overwrite it");
+        let expected = "grow home /dev/d: holds ext4; to overwrite it, wipefs --all /dev/d";
+        assert_eq!(said(unfit("home", "/dev/d", held)), expected);
+    }
+}

@@ -1,0 +1,302 @@
+//! The plan of `braid grow`: the shape before and after, the steps, and the exports that are to
+//! hear of another size. The text, and the same as JSON.
+
+use std::fmt::Write as _;
+
+use braid_array::format::Superblock;
+use braid_array::format::superblock::feature;
+use braid_array::geometry::Geometry;
+use braid_array::grow::NewShape;
+use braid_array::level::{Layout, Level};
+use braid_array::status::{MemberState, Status};
+use braid_array::{Role, SECTOR_BYTES};
+use braid_host::control::wire::ControlStatus;
+use braid_host::serve::{ExportPlace, ExportSpec};
+use braid_host::size;
+use serde::Serialize;
+
+use super::json::SCHEMA;
+use super::{human, shape};
+
+/// A planned change, as JSON prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Growth {
+    schema: u32,
+    name: String,
+    /// Nothing is changed.
+    pub(crate) dry_run: bool,
+    from: ShapeJson,
+    to: ShapeJson,
+    steps: Vec<GrowthStep>,
+    /// Members that may fail until the steps are done.
+    may_fail_meanwhile: u32,
+    /// Members that may fail from then on.
+    may_fail_after: u32,
+    /// Exports that show another size, and how their users learn of it.
+    exports: Vec<Notice>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ShapeJson {
+    level: String,
+    layout: Option<String>,
+    raid_devices: u32,
+    chunk_bytes: u64,
+    /// Used part of each member; 0 where members differ.
+    member_bytes: u64,
+    size_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct GrowthStep {
+    action: &'static str,
+    device: Option<String>,
+    role: Option<u16>,
+    /// Bytes that are written to that device, or brought in line on each.
+    bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Notice {
+    export: String,
+    /// How its users learn of the size.
+    notice: String,
+    /// How a file system gets larger there.
+    next: String,
+}
+
+impl ShapeJson {
+    fn of(superblock: &Superblock, member_sectors: u64, array_sectors: u64) -> Self {
+        let has_layout = superblock.level > 4;
+        Self {
+            level: shape::level_name(superblock.level),
+            layout: if has_layout { shape::layout_option(superblock) } else { None },
+            raid_devices: superblock.raid_disks,
+            chunk_bytes: u64::from(superblock.chunk_sectors) * SECTOR_BYTES,
+            member_bytes: member_sectors * SECTOR_BYTES,
+            size_bytes: array_sectors * SECTOR_BYTES,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.level.clone();
+        if let Some(layout) = &self.layout {
+            let _ = write!(text, ", {layout}");
+        }
+        let members = if self.raid_devices == 1 { "member" } else { "members" };
+        let _ = write!(text, ", {} {members}", self.raid_devices);
+        if self.chunk_bytes > 0 {
+            let _ = write!(text, ", chunk {}", size::typed(self.chunk_bytes));
+        }
+        if self.member_bytes > 0 {
+            let _ = write!(text, ", {} of each", human::size_binary(self.member_bytes));
+        }
+        let capacity = human::size_binary(self.size_bytes);
+        text + &format!(": capacity {capacity} ({} bytes)", self.size_bytes)
+    }
+}
+
+impl GrowthStep {
+    fn text(&self) -> String {
+        let device = self.device.as_deref().unwrap_or_default();
+        let role = self.role.unwrap_or_default();
+        let bytes = human::size_binary(self.bytes.unwrap_or_default());
+        match self.action {
+            "add" => format!("{device} is added"),
+            "takeover" => "superblocks tell of the new shape; data stay where they are".to_owned(),
+            "resync" => format!("resync of what is new: {bytes} of each member"),
+            "recovery" if device.is_empty() => {
+                format!("role {role} has no device yet: recovery when one is added")
+            }
+            "recovery" => format!("recovery of role {role} onto {device}: {bytes}"),
+            _ => format!("{device} becomes a spare"),
+        }
+    }
+}
+
+impl Growth {
+    /// Plans the change of an array to this shape, with devices that are added for it.
+    pub(crate) fn of(
+        array: &ControlStatus,
+        new: &NewShape,
+        to: &Geometry,
+        added: &[String],
+    ) -> Self {
+        let status = &array.array;
+        let before = &status.superblock;
+        let mut after = Superblock {
+            level: new.level.to_md(),
+            layout: new.layout.encode(),
+            raid_disks: new.raid_disks,
+            chunk_sectors: new.chunk_sectors,
+            ..before.clone()
+        };
+        after.feature_map &= !feature::RAID0_LAYOUT;
+        let may_fail_after = spare_copies(new.level, new.layout, new.raid_disks);
+        let may_fail_before = Level::from_md(before.level).map_or(0, |level| {
+            let layout = Layout::decode(level, before.layout, before.raid_disks);
+            layout.map_or(0, |layout| spare_copies(level, layout, before.raid_disks))
+        });
+        let vacant = u32::try_from(new.vacant()).unwrap_or(u32::MAX);
+        let from_bytes = status.array_sectors * SECTOR_BYTES;
+        let to_sectors = to.array_sectors();
+        let grows = to_sectors * SECTOR_BYTES != from_bytes;
+        let exports = if grows { array.exports.as_slice() } else { &[] };
+        Self {
+            schema: SCHEMA,
+            name: array.name.clone(),
+            dry_run: false,
+            from: ShapeJson::of(before, status.used_member_sectors, status.array_sectors),
+            to: ShapeJson::of(&after, new.size_sectors, to_sectors),
+            steps: steps(status, new, added),
+            may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
+            may_fail_after,
+            exports: exports.iter().filter_map(|export| notice(&array.name, export)).collect(),
+        }
+    }
+
+    /// Returns the plan in words.
+    pub(crate) fn plan(&self) -> String {
+        let mut text = format!("{}: {}\n", self.name, self.from.text());
+        let _ = writeln!(text, "  becomes {}", self.to.text());
+        for (number, step) in (1..).zip(&self.steps) {
+            let _ = writeln!(text, "  {number}. {}", step.text());
+        }
+        let may_fail = |count| match count {
+            0 => "no member may fail".to_owned(),
+            1 => "one member may fail".to_owned(),
+            more => format!("{more} members may fail"),
+        };
+        let meanwhile = may_fail(self.may_fail_meanwhile);
+        if self.may_fail_meanwhile == self.may_fail_after {
+            let _ = writeln!(text, "  meanwhile and afterwards {meanwhile}");
+        } else {
+            let _ = writeln!(
+                text,
+                "  meanwhile {meanwhile}, afterwards {}",
+                may_fail(self.may_fail_after)
+            );
+        }
+        for Notice { export, notice, .. } in &self.exports {
+            let _ = writeln!(text, "  {export}: {notice}");
+        }
+        if self.dry_run {
+            text.push_str("nothing was changed; without --dry-run it is done\n");
+        }
+        text
+    }
+
+    /// Returns what was done, and what is left to do.
+    pub(crate) fn done(&self, sync: &str) -> String {
+        let mut text = format!("{}: now {}\n", self.name, self.to.text());
+        if !sync.is_empty() {
+            let _ = writeln!(text, "  {sync}");
+        }
+        for Notice { export, next, .. } in &self.exports {
+            let _ = writeln!(text, "  {export}: {next}");
+        }
+        if self.exports.is_empty() && self.from.size_bytes != self.to.size_bytes {
+            text.push_str("  no export shows the new size: braid export adds one\n");
+        }
+        text
+    }
+}
+
+/// Members that may be lost of a whole array, whichever they are.
+const fn spare_copies(level: Level, layout: Layout, raid_disks: u32) -> u32 {
+    match (level, layout) {
+        (Level::Raid4 | Level::Raid5, _) => 1,
+        (Level::Raid6, _) => 2,
+        (Level::Raid1, _) => raid_disks.saturating_sub(1),
+        (Level::Raid10, Layout::Raid10(layout)) => {
+            (layout.near * layout.far).saturating_sub(1) as u32
+        }
+        _ => 0,
+    }
+}
+
+/// The steps in their order.
+fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
+    let step = |action, device: Option<&String>| GrowthStep {
+        action,
+        device: device.cloned(),
+        role: None,
+        bytes: None,
+    };
+    let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
+    let takes_spares = shape::has_redundancy(status.superblock.level);
+    let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
+    let takeover = step("takeover", None);
+    let mut steps = Vec::new();
+    if takes_spares {
+        steps.extend(adds);
+        steps.push(takeover);
+    } else {
+        steps.push(takeover);
+        steps.extend(adds);
+    }
+    for member in &status.members {
+        let is_left = |role: Role| !matches!(new.roles.get(role.index()), Some(Some(_)));
+        if member.state == MemberState::InSync && member.role.is_some_and(is_left) {
+            steps.push(step("release", Some(&member.device)));
+        }
+    }
+    let more = new.size_sectors.saturating_sub(status.used_member_sectors);
+    if takes_spares && more > 0 {
+        steps.push(GrowthStep { bytes: bytes(more), ..step("resync", None) });
+    }
+    let is_spare = |state| state == MemberState::Spare;
+    let spares = status.members.iter().filter(|member| is_spare(member.state));
+    let mut spares = spares.map(|member| &member.device).chain(added);
+    for role in Role::all(u16::try_from(new.raid_disks).unwrap_or(u16::MAX)) {
+        if !new.roles.contains(&Some(role)) {
+            let recovery = step("recovery", spares.next());
+            steps.push(GrowthStep {
+                role: Some(role.0),
+                bytes: bytes(new.size_sectors),
+                ..recovery
+            });
+        }
+    }
+    steps
+}
+
+/// Says how the users of an export learn of the size. One with a size of its own keeps it.
+fn notice(name: &str, export: &str) -> Option<Notice> {
+    let spec: ExportSpec = export.parse().ok()?;
+    if export.contains(",size=") {
+        return None;
+    }
+    let extend = |device: &str| {
+        format!("the file system there: resize2fs {device}, or xfs_growfs MOUNTPOINT")
+    };
+    let (notice, next) = match &spec.place {
+        ExportPlace::NbdUnix(_) | ExportPlace::NbdTcp(_) => (
+            "clients see the new size when they connect again".to_owned(),
+            format!("when its clients have connected again, {}", extend("/dev/nbdN")),
+        ),
+        ExportPlace::Fuse(mountpoint) => {
+            let file = mountpoint.join(name);
+            let file = file.display();
+            let next = format!(
+                "losetup -c /dev/loopN, if there is one on it; then {}",
+                extend("/dev/loopN")
+            );
+            (format!("{file} has the new size at once"), next)
+        }
+        ExportPlace::VhostUser(_) => (
+            "the guest is told at once, if its front end takes that (QEMU does)".to_owned(),
+            format!("in the guest, {}", extend("/dev/vdX")),
+        ),
+        ExportPlace::Ublk(number) => {
+            let device =
+                number.map_or_else(|| "/dev/ublkbN".to_owned(), |it| format!("/dev/ublkb{it}"));
+            let notice = format!(
+                "{device} has the new size at once on Linux 6.16 and newer, else when the array is \
+                 assembled again"
+            );
+            (notice, extend(&device))
+        }
+    };
+    Some(Notice { export: export.to_owned(), notice, next })
+}

@@ -1,0 +1,310 @@
+//! `braid grow`: the shape of an array changes while it serves, and every byte stays.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::export::{connect, fill, noise, read};
+use crate::support::{Lab, fingerprint, until};
+
+/// A running array `x`, full of noise.
+struct Served {
+    lab: Lab,
+    members: Vec<PathBuf>,
+    socket: PathBuf,
+    content: Vec<u8>,
+}
+
+impl Served {
+    /// `shape` are the options of `create`, for this number of files of 16 MiB.
+    fn new(shape: &str, count: usize) -> Self {
+        let lab = Lab::new();
+        let members = lab.members("m", count, 16);
+        lab.ok(&format!("create x {shape} -n {count} --assume-clean"), &members);
+        let socket = lab.path("nbd");
+        let mut served = Self { lab, members, socket, content: Vec::new() };
+        served.assemble();
+        served.content = noise(served.size());
+        fill(&served.socket, "x", &served.content);
+        served
+    }
+
+    fn assemble(&self) {
+        let export = format!("assemble x --export nbd:unix:{}", self.socket.display());
+        self.lab.ok(&export, &self.members);
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_slice(&self.lab.ok("status x --json", &[])).expect("JSON")
+    }
+
+    fn size(&self) -> usize {
+        self.status()["size_bytes"].as_u64().expect("a size") as usize
+    }
+
+    /// Waits until the superblocks say clean: nothing is written by itself from then on.
+    fn rest(&self) {
+        until("the array is clean", || self.status()["state"][0] == "clean");
+    }
+
+    /// A file of this size, which a change may add.
+    fn device(&self, name: &str, mib: u64) -> PathBuf {
+        let path = self.lab.path(name);
+        File::create(&path).and_then(|file| file.set_len(mib << 20)).expect("a device");
+        path
+    }
+
+    /// Does it, first only as a plan, which writes nothing. Returns what was said.
+    fn grow(&mut self, words: &str, added: &[PathBuf]) -> String {
+        self.rest();
+        let mut words = format!("grow x {words}");
+        for device in added {
+            words += &format!(" --add {}", device.display());
+        }
+        let all: Vec<&PathBuf> = self.members.iter().chain(added).collect();
+        let prints = || all.iter().map(|path| fingerprint(path)).collect::<Vec<_>>();
+        let before = prints();
+        let plan = self.lab.ok_text(&format!("{words} --dry-run"), &[]);
+        assert_eq!(before, prints(), "{words} --dry-run wrote something");
+        let (planned, last) = plan.trim_end().rsplit_once('\n').expect("lines");
+        assert_eq!(last, "nothing was changed; without --dry-run it is done");
+        let said = self.lab.ok_text(&format!("{words} --wait"), &[]);
+        assert!(said.starts_with(planned), "{plan}{said}");
+        self.members.extend_from_slice(added);
+        said
+    }
+
+    /// Compares what can be read through the export with what was written.
+    fn compare(&self, what: &str) {
+        let mut stream = connect(&self.socket, "x", self.size());
+        for (number, part) in self.content.chunks(1 << 20).enumerate() {
+            let found = read(&mut stream, (number << 20) as u64, part.len()).expect("readable");
+            assert!(found == part, "{what}: MiB {number} differs");
+        }
+    }
+
+    /// The shape as `status` has it: level, layout, members.
+    fn shape(&self) -> (String, String, u64) {
+        let status = self.status();
+        let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+        (text("level"), text("layout"), status["raid_devices"].as_u64().expect("members"))
+    }
+
+    /// Has this shape, its content and redundancy that fits, also after a stop.
+    fn is(&self, shape: (&str, &str, u64)) {
+        for what in ["grown", "assembled again"] {
+            let (level, layout, members) = self.shape();
+            assert_eq!((level.as_str(), layout.as_str(), members), shape, "{what}");
+            let status = self.status();
+            assert_eq!(status["sync"]["action"], "idle", "{what}: --wait waits");
+            assert!(!status["state"].as_array().unwrap().contains(&"degraded".into()), "{what}");
+            self.compare(what);
+            self.lab.ok("check x --wait", &[]);
+            self.lab.ok("stop x", &[]);
+            self.assemble();
+        }
+    }
+
+    fn log(&self) -> String {
+        let mut text = String::new();
+        for entry in std::fs::read_dir(self.lab.path("run")).expect("a run directory").flatten() {
+            if entry.path().extension().is_some_and(|it| it == "log") {
+                text += &std::fs::read_to_string(entry.path()).unwrap_or_default();
+            }
+        }
+        text
+    }
+}
+
+#[test]
+fn raid5_becomes_raid6_and_raid5_again() {
+    let mut x = Served::new("-l 5 --chunk 64K", 3);
+    let added = x.device("d", 16);
+    let said = x.grow("--level 6 --layout preserve", std::slice::from_ref(&added));
+    let device = added.display().to_string();
+    for line in [
+        format!("1. {device} is added"),
+        "2. superblocks tell of the new shape; data stay where they are".to_owned(),
+        format!("3. recovery of role 3 onto {device}: "),
+        "meanwhile one member may fail, afterwards 2 members may fail".to_owned(),
+        "x: now raid6, left-symmetric-6, 4 members".to_owned(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    let log = x.log();
+    assert!(log.contains("was raid5 of 3 members, ") && log.contains(" now"), "{log}");
+    x.is(("raid6", "left-symmetric-6", 4));
+    let said = x.grow("--level 5", &[]);
+    assert!(said.contains(&format!("2. {device} becomes a spare")), "{said}");
+    x.is(("raid5", "left-symmetric", 3));
+    let members = x.status()["members"].clone();
+    assert_eq!(members[3]["state"][0], "spare", "{members}");
+}
+
+#[test]
+fn stripes_get_redundancy() {
+    let mut x = Served::new("-l 0 --chunk 64K", 3);
+    let added = x.device("d", 16);
+    x.grow("--level 5 --layout preserve", &[added]);
+    x.is(("raid5", "parity-last", 4));
+    let mut x = Served::new("-l 0 --chunk 64K", 2);
+    let added = [x.device("d", 16), x.device("e", 16)];
+    let said = x.grow("--level 10", &added);
+    assert!(
+        said.contains("meanwhile no member may fail, afterwards one member may fail"),
+        "{said}"
+    );
+    x.is(("raid10", "n2", 4));
+}
+
+#[test]
+fn mirrors_get_another_copy_and_another_level() {
+    let mut x = Served::new("-l 1", 2);
+    let added = x.device("d", 20);
+    x.grow("--raid-devices 3", &[added]);
+    x.is(("raid1", "", 3));
+    let mut x = Served::new("-l 1", 2);
+    x.grow("--level 5 --raid-devices 2", &[]);
+    x.is(("raid5", "left-symmetric", 2));
+    x.lab.ok("fail x m0", &[]);
+    x.compare("degraded");
+}
+
+#[test]
+fn larger_members_are_used_when_all_of_them_are_there() {
+    let mut x = Served::new("-l 5 --chunk 64K", 3);
+    let before = x.size();
+    for (number, old) in x.members.clone().into_iter().enumerate() {
+        let line = x.lab.refused(1, "grow x --size max", &[], &[]);
+        assert!(line.contains("which is all that "), "{line}");
+        let new = x.device(&format!("n{number}"), 24);
+        x.lab.ok("add x", std::slice::from_ref(&new));
+        let words = format!("replace x {} --with", old.display());
+        x.lab.ok(&words, std::slice::from_ref(&new));
+        x.lab.ok("status x --watch", &[]);
+        until("the copy is done", || {
+            let status = x.status();
+            let mut members = status["members"].as_array().unwrap().iter();
+            let old = members.find(|member| member["device"] == old.display().to_string());
+            old.is_some_and(|member| member["state"][0] == "faulty")
+        });
+        x.lab.ok("remove x", &[old]);
+        x.members[number] = new;
+    }
+    let said = x.grow("--size max", &[]);
+    assert!(said.contains("2. resync of what is new: 8.00 MiB of each member"), "{said}");
+    assert!(said.contains(": clients see the new size when they connect again"), "{said}");
+    assert!(said.contains("the file system there: resize2fs /dev/nbdN"), "{said}");
+    assert_eq!(x.size(), before + (16 << 20));
+    let log = x.log();
+    assert!(log.contains("resync started") && log.contains("resync done"), "--wait: {log}");
+    x.lab.ok("stop x", &[]);
+    x.assemble();
+    x.is(("raid5", "left-symmetric", 3));
+    let size = x.size();
+    x.content = noise(size);
+    fill(&x.socket, "x", &x.content);
+    x.compare("all of it written anew");
+}
+
+#[test]
+fn only_part_of_larger_members_is_used_where_a_size_is_named() {
+    let mut x = Served::new("-l 1 --size 8M", 2);
+    x.grow("--size 10M", &[]);
+    assert_eq!(x.size(), 10 << 20);
+    let json = x.lab.ok("grow x --size max --dry-run --json", &[]);
+    let plan: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(plan["from"]["size_bytes"], 10 << 20, "{plan}");
+    assert_eq!(plan["to"]["size_bytes"], plan["to"]["member_bytes"], "{plan}");
+    assert_eq!(plan["steps"][1]["action"], "resync", "{plan}");
+    assert_eq!(plan["may_fail_meanwhile"], 1, "{plan}");
+    assert_eq!(plan["exports"][0]["export"], format!("nbd:unix:{}", x.socket.display()));
+}
+
+/// Options of `create`, members, and refused options of `grow` with a part of the reason.
+type Refused<'a> = (&'a str, usize, &'a [(&'a str, &'a str)]);
+
+#[test]
+fn what_cannot_be_is_refused_with_nothing_written() {
+    let shapes: [Refused<'_>; 5] = [
+        (
+            "-l 5 --chunk 64K",
+            3,
+            &[
+                ("--level 6", "would have to move all data"),
+                ("--level 6 --layout preserve", "1 role is new, and there is no spare"),
+                ("--level 6 --layout preserve --add small", "too small"),
+                ("--level 6 --layout preserve --add other", "is a member of another array"),
+                ("--level 6 --layout preserve --add m1", "already a member of x"),
+                ("--level 6 --layout preserve --add none", "no such file"),
+                (
+                    "--level 6 --layout preserve --raid-devices 5 --add fine",
+                    "the array would have 4 members, not 5",
+                ),
+                ("--level 5", "it is a raid5 already"),
+                ("--level 10", "raid5 cannot become raid10"),
+                ("--raid-devices 4 --add fine", "another number of members yet"),
+                ("--size max", "which is all that"),
+                ("--size 4M", "more than 4096 KiB"),
+                ("--size 1T", "has room for"),
+            ],
+        ),
+        (
+            "-l 1",
+            3,
+            &[
+                ("--level 5", "a mirror of 3 cannot become a raid5"),
+                ("--raid-devices 2", "3 members hold the data, and 2 are to stay"),
+                ("--raid-devices 3", "it has 3 members already"),
+            ],
+        ),
+        ("-l 0", 2, &[("--size max", "raid0 uses all of its members")]),
+        ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads Q over all members")]),
+        ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
+    ];
+    for (shape, count, cases) in shapes {
+        let x = Served::new(shape, count);
+        x.device("small", 4);
+        let fine = x.device("fine", 16);
+        let other = x.device("other", 16);
+        x.lab.ok("create foreign -l 1 -n 1 --force", std::slice::from_ref(&other));
+        x.rest();
+        let all = [x.members.as_slice(), &[fine, other]].concat();
+        for (words, reason) in cases {
+            let line = x.lab.refused(1, &format!("grow x {words}"), &[], &all);
+            assert!(line.starts_with("braid: grow x"), "{shape}: {line}");
+            assert!(line.to_lowercase().contains(reason), "{shape}: {words}: {line}");
+        }
+        let usage = ["--size 1x", "--level raidz", "--add fine", "--size 8M --level 6", ""];
+        for words in usage {
+            x.lab.refused(2, &format!("grow x {words}"), &[], &all);
+        }
+        x.lab.refused(2, "grow x --level 6 --add fine --add ./fine", &[], &all);
+    }
+}
+
+#[test]
+fn the_file_of_arrays_is_to_name_what_was_added() {
+    let x = Served::new("-l 1", 2);
+    let entry = |members: &[&Path]| {
+        let quoted: Vec<String> = members.iter().map(|it| format!("{:?}", it.display())).collect();
+        format!("[array.x]\nmembers = [{}]\n", quoted.join(", ").replace("\\\"", ""))
+    };
+    let paths: Vec<&Path> = x.members.iter().map(PathBuf::as_path).collect();
+    let file = x.lab.path("arrays.toml");
+    std::fs::write(&file, entry(&paths)).expect("a file");
+    let added = x.device("d", 16);
+    let output = x.lab.run("grow x --raid-devices 3 --wait --add d", &[]);
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("{}:1: array.x.members lacks {}", file.display(), added.display());
+    assert!(said.contains(&expected), "{said}");
+    let spare = x.device("e", 16);
+    let said = || String::from_utf8(x.lab.run("add x e", &[]).stderr).expect("text");
+    assert!(said().contains("array.x.members lacks"));
+    let all = [paths.as_slice(), &[added.as_path(), spare.as_path()]].concat();
+    std::fs::write(&file, entry(&all)).expect("a file");
+    x.lab.ok("remove x e", &[]);
+    assert_eq!(said(), "");
+}

@@ -1,0 +1,154 @@
+//! Arrays whose shape `braid grow` has changed go to a real md kernel, and arrays whose shape md
+//! has changed go to Braid: the same content, and redundancy that fits, in one boot for all.
+
+use crate::braid_to_md::{available, create, members};
+use crate::handoff::{Left, to_md_and_back_with};
+use crate::served::Served;
+use crate::support::{self, Run, read, skip};
+use braid_judges::Content;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const MEMBER_BYTES: u64 = 10 << 20;
+
+/// name | level, members and options of create | options of grow | devices that are added | what
+/// `mdadm --detail` says of it then: level, layout, members. md does the recovery of `midway`.
+const BY_BRAID: &str = "\
+size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
+size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
+size-6  | 6 4 --size 6M                 | --size 8M                   | 0 | raid6 left-symmetric 4
+size-10 | 10 4 --size 6M -b internal    | --size max                  | 0 | raid10 near=2 4
+third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
+5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
+midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
+6-5     | 6 4 --layout left-symmetric-6 | --level 5                   | 0 | raid5 left-symmetric 3
+0-5     | 0 3                           | --level 5 --layout preserve | 1 | raid5 parity-last 4
+0-4     | 0 3                           | --level 4                   | 1 | raid4 - 4
+0-10    | 0 2                           | --level 10                  | 2 | raid10 near=2 4
+1-5     | 1 2 -b internal               | --level 5                   | 0 | raid5 left-symmetric 2
+4-5     | 4 3                           | --level 5 --layout preserve | 0 | raid5 parity-last 3";
+
+/// name | members of create, and devices in all | options of mdadm --create | of mdadm --grow |
+/// level, layout and members as `braid status` has them
+const BY_MD: &str = "\
+md-size  | 3 3 | -l5 -c64 --size=6M -b none | --size=max                  | raid5 left-symmetric 3
+md-size1 | 2 2 | -l1 --size=6M -b internal  | --size=max                  | raid1 - 2
+md-5-6   | 3 4 | -l5 -c64 -b internal       | --level=6 --layout=preserve | raid6 left-symmetric-6 4
+md-third | 2 3 | -l1 -b internal            | --raid-devices=3            | raid1 - 3";
+
+fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
+    table.lines().map(|line| line.split('|').map(str::trim).collect())
+}
+
+#[test]
+fn md_takes_what_braid_grew_and_braid_what_md_grew() {
+    let test = "md_takes_what_braid_grew_and_braid_what_md_grew";
+    if let Err(reason) = available() {
+        return skip(test, &reason);
+    }
+    let grown: Vec<(Left, String)> = rows(BY_BRAID).zip(2000..).map(grown_by_braid).collect();
+    let mut script = include_str!("grown.sh").to_owned();
+    let theirs: Vec<_> = rows(BY_MD).zip(3000..).map(|row| grown_by_md(row, &mut script)).collect();
+    let left = grown.iter().map(|(left, _)| left.clone()).collect();
+    to_md_and_back_with(test, left, &script);
+    let mut findings = Vec::new();
+    for (left, shape) in &grown {
+        let detail = read(&directory(&left.members).join("detail.txt"));
+        let found = detailed(&detail);
+        let expected = format!("{shape} {}", left.size_bytes >> 10);
+        if found != expected {
+            findings.push(format!("{}: md says {found}, not {expected}: {detail}", left.name));
+        }
+    }
+    for (name, members, seed, shape) in theirs {
+        if let Err(finding) = support::attempt(|| take(&name, &members, seed, &shape)) {
+            findings.push(format!("{name}: {finding}"));
+        }
+    }
+    support::report(&findings);
+}
+
+fn directory(members: &[PathBuf]) -> &Path {
+    members[0].parent().expect("a directory")
+}
+
+/// An array that Braid made, filled, grew and stopped, and the shape that it ought to have.
+fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
+    let [name, made, change, added, shape] = row[..] else { panic!("{row:?}") };
+    let made: Vec<&str> = made.split_whitespace().collect();
+    let count: usize = made[1].parse().expect("a number");
+    let added: usize = added.parse().expect("a number");
+    let all = members(&format!("grown-{name}"), count + added, MEMBER_BYTES);
+    let chunk: &[&str] = if made[0] == "1" { &[] } else { &["--chunk", "64K"] };
+    create(name, made[0], &all[..count], &[&made[2..], chunk, &["--assume-clean"]].concat());
+    let served = Served::start(name, &all[..count], &[]);
+    let content = Content::of(seed);
+    let before = served.size_bytes();
+    served.fill(&content);
+    let mut grow = served.braid("grow");
+    grow.args(change.split_whitespace());
+    all[count..].iter().for_each(|device| _ = grow.arg("--add").arg(device));
+    if name == "midway" {
+        // md is to do what follows.
+        Run::of(served.braid("limit").arg("--pause")).expect_success("limit");
+        Run::of(&mut grow).expect_success("grow");
+        assert!(served.is("degraded"), "{name}: {}", served.status());
+        served.stop();
+        let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
+        return (left, shape.to_owned());
+    }
+    Run::of(grow.arg("--wait")).expect_success("grow");
+    assert!(!served.is("degraded"), "{name}: {}", served.status());
+    assert_eq!(served.check(), 0, "{name}: mismatches");
+    served.stop();
+    let served = Served::start(name, &all, &[]);
+    let size_bytes = served.size_bytes();
+    assert_eq!(size_bytes > before, change.starts_with("--size"), "{name}: {size_bytes}");
+    if size_bytes > before {
+        served.write(&content, before, size_bytes - before);
+    }
+    served.expect(&content, "grown");
+    served.stop();
+    (Left { name: name.to_owned(), members: all, content, size_bytes }, shape.to_owned())
+}
+
+/// `raid5 left-symmetric 3 16384`: level, layout, members and KiB, as `mdadm --detail` says.
+fn detailed(detail: &str) -> String {
+    let field = |name: &str| {
+        let of = |line: &&str| line.trim_start().starts_with(&format!("{name} : "));
+        let value = detail.lines().find(of).and_then(|line| line.split(" : ").nth(1));
+        value.and_then(|value| value.split_whitespace().next()).unwrap_or("-")
+    };
+    ["Raid Level", "Layout", "Raid Devices", "Array Size"].map(field).join(" ")
+}
+
+/// Members of an array that md is to make and grow in the guest, by this script.
+fn grown_by_md(
+    (row, seed): (Vec<&str>, u64),
+    script: &mut String,
+) -> (String, Vec<PathBuf>, u64, String) {
+    let [name, counts, create, grow, shape] = row[..] else { panic!("{row:?}") };
+    let (first, all) = counts.split_once(' ').expect("two numbers");
+    let all = members(&format!("grown-{name}"), all.parse().expect("a number"), MEMBER_BYTES);
+    let directory = directory(&all).display();
+    let _ = writeln!(script, "grow_by_md {name} {seed} {first} {directory} '{create}' '{grow}'");
+    (name.to_owned(), all, seed, shape.to_owned())
+}
+
+/// Braid takes an array that md has left.
+fn take(name: &str, members: &[PathBuf], seed: u64, shape: &str) {
+    let size = read(&directory(members).join("size.txt"));
+    let size_bytes = size.trim().parse().expect("a size");
+    let content = Content::of(seed);
+    let name = name.to_owned();
+    let left = Left { name: name.clone(), members: members.to_vec(), content, size_bytes };
+    left.expect_by_cat("grown by md");
+    let served = Served::start(&name, members, &[]);
+    let status = served.status();
+    let layout = status["layout"].as_str().unwrap_or("-");
+    let level = status["level"].as_str().unwrap_or_default();
+    assert_eq!(format!("{level} {layout} {}", status["raid_devices"]), shape);
+    assert_eq!(served.size_bytes(), size_bytes);
+    assert_eq!(served.check(), 0, "mismatches");
+    served.stop();
+}
