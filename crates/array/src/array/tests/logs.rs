@@ -379,6 +379,24 @@ fn a_write_that_waits_for_room_in_the_journal_ends_when_the_array_fails() {
     assert_eq!(world.run().len(), 3, "two writes and a read");
 }
 
+/// What a journal records are whole blocks: their rest is read, and is the old content for the sum.
+#[test]
+fn a_write_of_a_part_of_a_block_reads_each_sector_once() {
+    for level in [5, 6] {
+        let mut world = World::with(level, 2, 6, 16, add_journal);
+        let mut content = fill(&mut world);
+        for (number, sector) in [(1, 0), (2, 3), (3, 21), (4, 300)] {
+            world.issued.clear();
+            let new = noise(number, 512);
+            world.write(sector, &new).unwrap();
+            content[sector as usize * 512..][..512].copy_from_slice(&new);
+            assert!(each_is_read_once(&world.issued), "level {level}: {:?}", world.issued);
+        }
+        assert_eq!(world.check(), 0);
+        compare(&mut world, &content, "parts of blocks");
+    }
+}
+
 #[test]
 fn a_new_journal_that_fails_at_once_is_refused() {
     let mut world = World::with(5, 2, 3, 16, add_journal);
