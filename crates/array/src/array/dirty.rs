@@ -148,9 +148,12 @@ impl DirtyPages {
         if self.has(unit) && (segments.is_empty() || !crate::broken("destage-first")) {
             return Some(Way::Destage);
         }
-        let none = self.units.is_empty() && self.admitted.is_empty();
-        let waits = back && !none;
-        if waits { None } else { Some(Way::Through) }
+        if back && self.goes_on() { None } else { Some(Way::Through) }
+    }
+
+    /// Returns whether something is under way after which there may be more room.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.admitted.is_empty() || !self.is_stuck()
     }
 
     /// Memory for the pages of a write, if there is room for it.
@@ -290,6 +293,7 @@ impl DirtyPages {
     /// A job that was to destage is over.
     pub(super) fn destaged(&mut self, unit: Unit) {
         self.destaging -= 1;
+        self.has_changed = true;
         if let Some(unit) = self.units.get_mut(&unit.start) {
             unit.asked = false;
         }
@@ -311,9 +315,9 @@ impl DirtyPages {
         self.units.values().all(|unit| unit.not_before.is_some() && !unit.asked)
     }
 
-    /// Returns whether a unit could not be brought in place and is tried again later.
-    pub(super) fn has_put_off(&self) -> bool {
-        self.units.values().any(|unit| unit.not_before.is_some())
+    /// Writes that wait may be carried out in another way: members have changed.
+    pub(super) const fn look_again(&mut self) {
+        self.has_changed = true;
     }
 
     /// Writes that were refused may be admitted now.

@@ -124,10 +124,9 @@ impl Array {
 /// Checks that all work under way comes to its end: by an answer, by a deadline, or by a command.
 pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
     let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
-    // What was asked of the array waits for a time only to be gathered with more, and for what
-    // could not be written; and for memory that members have which hang.
-    let put_off = !array.put_offs.0.is_empty() || array.lane.dirty.has_put_off();
-    let timed = put_off || array.jobs.hold_deadline().is_some();
+    // What was asked of the array waits for a time only to be gathered with more, and for room on
+    // members; and for memory that members have which hang.
+    let timed = !array.put_offs.0.is_empty() || array.jobs.hold_deadline().is_some();
     let answered_later = answered || array.lane.pool.has_lent();
     if array.requests.in_flight() > 0 && !answered_later && !timed {
         return Err("requests wait, and nothing is in flight".to_owned());
@@ -200,7 +199,7 @@ fn jobs_wait(jobs: &Jobs, log: &WriteLog, lane: &Lane, waiting: &WaitCounts) -> 
                 jobs.meta_waiters.contains(&index) && !lane.keeper().may_start(write)
             }
             JobStage::Scratch => jobs.scratch_waiters.contains(&index),
-            JobStage::Room => jobs.room_waiters.contains(&index),
+            JobStage::Room => jobs.room_waiters.contains(&index) && lane.dirty.goes_on(),
             JobStage::Running => ios > 0 && ios == job.run.pending(),
             JobStage::Recording => log.waits_for(lane, index),
         };

@@ -144,7 +144,9 @@ impl Lane {
     }
 
     /// Drops all kept strips: members may not hold any longer what was written, or read, before.
+    /// Writes that wait for dirty pages are planned anew.
     pub(super) fn members_change(&mut self) {
+        self.dirty.look_again();
         self.cache.clear(&mut self.pool);
     }
 

@@ -51,12 +51,12 @@ use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Strip};
 use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
-use crate::request::{Full, Request};
+use crate::request::{Full, Request, RequestError};
 use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 use full::PutOffs;
-use jobs::Jobs;
+use jobs::{JobEvent, Jobs};
 use lane::Lane;
 use map::ArrayMap;
 use mending::Mending;
@@ -206,6 +206,11 @@ impl Array {
             }
             // Those that were given room may have found too little, and wait for more now.
             self.logging.destage(&mut self.lane, &mut self.jobs);
+            while let Some(index) = self.logging.log.next_refused(&mut self.lane) {
+                let failed = self.lane.keeper().has_failed();
+                let error = if failed { RequestError::Failed } else { RequestError::Medium };
+                self.follow(Some(JobEvent::Ended(index, Err(error))));
+            }
             let updates = self.lane.keeper().updates();
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty()

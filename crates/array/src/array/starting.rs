@@ -145,7 +145,11 @@ impl Logging {
                     let broken = recovery.broken;
                     self.recovered(lane, broken);
                 }
-                Some(Starting::Renewing) if self.log.is_renewing(lane) => return,
+                Some(Starting::Renewing)
+                    if !lane.keeper().has_failed() && self.log.is_renewing(lane) =>
+                {
+                    return;
+                }
                 Some(Starting::Renewing) => {
                     let failed = self.log.is_stuck();
                     let mut waiting = std::mem::take(&mut self.unwritten);

@@ -2,6 +2,7 @@
 
 use super::admission::Admission;
 use super::command::{CommandAnswer, refuse};
+use super::core::Core;
 use super::journal_device::JournalDevice;
 use super::members::State;
 use super::{Keeper, LaneCommand};
@@ -22,6 +23,18 @@ impl Keeper {
         }
         core.out.push(LaneCommand::JournalMode(mode));
         Ok(())
+    }
+
+    /// Answers the command that waits for a journal which no superblock will tell of.
+    pub(super) fn give_up_journal(&mut self) {
+        let Core { service, metadata, out, .. } = &mut self.core;
+        if service.metadata_frozen()
+            && let Some(id) = metadata.journal.as_mut().and_then(JournalDevice::give_up)
+        {
+            let next = "put another device in its place: braid add NAME DEVICE --journal";
+            let answer = refuse("the device failed before the array could tell of it", next);
+            out.push(LaneCommand::Reply(id, answer));
+        }
     }
 
     /// Takes a device as the journal, and has the array written to again. `None`: it is answered

@@ -47,6 +47,11 @@ impl JournalDevice {
         self.told_tail
     }
 
+    /// Returns the command that waits, where no superblock will tell of the journal.
+    pub(super) const fn give_up(&mut self) -> Option<CommandId> {
+        self.waiting.take()
+    }
+
     /// Takes note that the superblocks are written. Returns the command that waited for that.
     pub(super) const fn told(&mut self) -> Option<CommandId> {
         self.told_tail = self.durable_tail;

@@ -276,6 +276,7 @@ impl Keeper {
 
     /// Begins the next update when one is queued and none runs.
     pub fn drive_meta(&mut self) {
+        self.give_up_journal();
         loop {
             let lacks = self.sync.copying.as_ref().map(|copying| &copying.lacks);
             match self.core.begin_update(lacks) {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Plan, PlannedSum, RoleView, Rows, Taken, Unrecoverable};
-use crate::Buf;
+use super::{MemberPlace, Plan, PlannedSum, RoleView, Rows, Taken, Unrecoverable, copied};
 use crate::action::{Coefs, Compute, Inputs, Outputs};
 use crate::code::{Cell, Equation, KnownCode, Strategy, StripeCode, Term, WriteChoice};
+use crate::{Buf, IoOp, SECTOR_BYTES};
 
 /// The number of sums that are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -365,7 +365,8 @@ pub(super) fn sum(
     Compute::Sum { inputs, coefs: coefs.collect(), outputs, accumulate: false }
 }
 
-/// Reads a strip into its slot, if it can be read and is not being read yet.
+/// Reads a strip into its slot, if it can be read and is not being read yet. What is being read
+/// into other memory is copied from there.
 pub(super) fn read_strip(
     view: &StripeView,
     strip: usize,
@@ -375,20 +376,23 @@ pub(super) fn read_strip(
 ) {
     if let Some(place) = view.cells[strip].reader {
         let slot = slots.get(strip);
-        if !reads_into(plan, rows.of(slot)) {
-            plan.read(place, rows, slot);
+        match being_read(plan, place, rows) {
+            None => plan.read(place, rows, slot),
+            Some(held) if held == rows.of(slot) => {}
+            // Before anything else is put there.
+            Some(held) => plan.computes.push_front(copied(held, rows.of(slot))),
         }
     }
 }
 
-/// Returns whether this part of a slot is already being read.
-fn reads_into(plan: &Plan, buf: Buf) -> bool {
-    plan.reads.iter().any(|io| match io.op {
-        crate::IoOp::Read { buf: held, .. } => {
-            held.offset <= buf.offset
-                && buf.offset + u64::from(buf.len) <= held.offset + u64::from(held.len)
-        }
-        _ => false,
+/// Returns the memory that these rows are being read into, if they are.
+fn being_read(plan: &Plan, place: MemberPlace, rows: Rows) -> Option<Buf> {
+    let first = place.sector + u64::from(rows.start);
+    plan.reads.iter().filter(|io| io.member == place.member).find_map(|io| {
+        let IoOp::Read { sector, buf } = io.op else { return None };
+        let start = u32::try_from(first.checked_sub(sector)?).ok()?;
+        let within = Rows::new(start, start + rows.sectors());
+        (u64::from(within.end) <= u64::from(buf.len) / SECTOR_BYTES).then(|| within.of(buf))
     })
 }
 

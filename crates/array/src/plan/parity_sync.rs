@@ -40,11 +40,8 @@ pub fn rebuild(
     }
     bring_back(view, &lost, rows, &mut plan, &mut slots)?;
     for target in targets {
-        let slot = slots.get(target.strip);
-        if let Some(place) = view.cells[target.strip].reader {
-            plan.read(place, rows, slot);
-        }
-        plan.fill_at(target.place, rows, rows.of(slot));
+        read_strip(view, target.strip, rows, &mut plan, &mut slots);
+        plan.fill_at(target.place, rows, rows.of(slots.get(target.strip)));
     }
     Ok(plan)
 }

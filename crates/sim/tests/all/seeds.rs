@@ -12,6 +12,12 @@ fn a_write_that_met_what_cannot_be_read_may_fail_after_the_resync() {
     run_log_seed(30862, Options::default()).unwrap_or_else(|line| panic!("{line}"));
 }
 
+/// A resync is paused, and what a part of the journal tells cannot be brought in place.
+#[test]
+fn writes_end_that_a_full_journal_has_no_room_for() {
+    run_log_seed(14619, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());

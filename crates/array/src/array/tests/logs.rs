@@ -4,15 +4,16 @@
 
 use super::*;
 use crate::Role;
-use crate::action::Command;
+use crate::action::{Command, NewMember};
 use crate::events::SyncAction;
 use crate::format::ppl::{PplArea, place_code};
 use crate::geometry::Geometry;
 use crate::log::journal::{JournalArea, JournalPage, JournalScan};
 use crate::log::ppl::{PplFix, PplScan, fixes};
-use crate::status::JournalMode;
+use crate::status::{ArrayState, JournalMode};
 use disk::Disk;
 use restart::is_superblock;
+use resync::unclean;
 use world::Fate;
 
 /// Where partial parity logs lie, behind the superblock.
@@ -312,6 +313,110 @@ fn writes_that_wait_for_room_in_a_journal_get_it_with_no_time_passing() {
             }
         }
     }
+}
+
+/// A raid5 with a journal that writes back and a resync that is paused, with data of the first unit
+/// in the journal alone: parity may not fit there, and a sector that it takes cannot be read.
+fn with_data_that_cannot_go_in_place() -> World {
+    let mut world = World::with(5, 2, 3, 128, |config| {
+        unclean(config);
+        add_journal(config);
+    });
+    world.hold(|_, op| op == IoOp::Flush);
+    world.begin_command(Command::Pause(true));
+    world.hold_nothing();
+    world.run();
+    world.command(Command::JournalMode(JournalMode::WriteBack));
+    world.bad.push((MemberId(1), DATA_OFFSET));
+    assert_eq!(write_page(&mut world, 0, 1), Some(Ok(())));
+    world
+}
+
+/// Writes a page with no time passing: the answer.
+fn write_page(world: &mut World, sector: u64, seed: u64) -> Option<Result<(), RequestError>> {
+    let buf = world.data_buf(4096);
+    world.bytes(buf).copy_from_slice(&noise(seed, 4096));
+    world.request(Op::Write { fua: false }, sector, 8, buf);
+    world.run_until_idle();
+    std::mem::take(&mut world.answers).pop().map(|(_, result)| result)
+}
+
+/// Data that cannot go in place count in the journal for ever, so that there is no more room.
+#[test]
+fn writes_are_refused_when_the_journal_is_full_of_what_cannot_go_in_place() {
+    let mut world = with_data_that_cannot_go_in_place();
+    let refused =
+        (0..400).find_map(|number| match write_page(&mut world, 256 + number % 64 * 8, number) {
+            Some(Ok(())) => None,
+            other => Some(other),
+        });
+    assert_eq!(refused, Some(Some(Err(RequestError::Medium))));
+    world.bad.clear();
+    world.run();
+    assert_eq!(write_page(&mut world, 256, 7), Some(Ok(())));
+    assert_eq!(world.read(256, 8).unwrap(), noise(7, 4096));
+    assert_eq!(world.read(0, 8).unwrap(), noise(1, 4096));
+}
+
+/// After that no superblock tells that what is in place need not be in the journal any more.
+#[test]
+fn a_write_that_waits_for_room_in_the_journal_ends_when_the_array_fails() {
+    let mut world = World::with(5, 2, 3, 16, add_journal);
+    world.run();
+    let in_first_stripe = |sector| (DATA_OFFSET..DATA_OFFSET + 16).contains(&sector);
+    world.hold(move |member, op| {
+        member == MemberId(0) && matches!(op, IoOp::Write { sector, .. } if in_first_stripe(sector))
+    });
+    let first = write_page(&mut world, 0, 1);
+    let waits = (1..128).find(|number| write_page(&mut world, number * 32, *number).is_none());
+    assert!(first.is_none() && waits.is_some(), "the journal is never full");
+    world.disks[1] = None;
+    world.disks[2] = None;
+    world.request(Op::Read, 0, 64, world.data_buf(32 << 10));
+    world.run_until_idle();
+    assert_eq!(world.array.status().state, ArrayState::Failed);
+    world.hold_nothing();
+    assert_eq!(world.run().len(), 3, "two writes and a read");
+}
+
+/// What a journal records are whole blocks: their rest is read, and is the old content for the sum.
+#[test]
+fn a_write_of_a_part_of_a_block_reads_each_sector_once() {
+    for level in [5, 6] {
+        let mut world = World::with(level, 2, 6, 16, add_journal);
+        let mut content = fill(&mut world);
+        for (number, sector) in [(1, 0), (2, 3), (3, 21), (4, 300)] {
+            world.issued.clear();
+            let new = noise(number, 512);
+            world.write(sector, &new).unwrap();
+            content[sector as usize * 512..][..512].copy_from_slice(&new);
+            assert!(each_is_read_once(&world.issued), "level {level}: {:?}", world.issued);
+        }
+        assert_eq!(world.check(), 0);
+        compare(&mut world, &content, "parts of blocks");
+    }
+}
+
+#[test]
+fn a_new_journal_that_fails_at_once_is_refused() {
+    let mut world = World::with(5, 2, 3, 16, add_journal);
+    world.run();
+    world.command(Command::Fail(MemberId(3)));
+    world.command(Command::Remove(MemberId(3)));
+    let member = world.array.free_member().unwrap();
+    world.places.insert(member, 3);
+    world.disks[3] = None;
+    let new = NewMember {
+        member,
+        device: "new".to_owned(),
+        device_sectors: 16 << 10,
+        superblock: None,
+        bad_blocks: None,
+        readd: false,
+        device_uuid: [9; 16],
+    };
+    let refusal = world.refused(Command::AddJournal(Box::new(new)));
+    assert!(refusal.contains("failed"), "{refusal}");
 }
 
 /// A new device may get the number of a member that is missing, and that number is listed as active

@@ -166,6 +166,20 @@ fn fill(world: &mut World) -> Vec<u8> {
     content
 }
 
+/// Returns whether no sector was read twice.
+fn each_is_read_once(issued: &[(MemberId, IoOp)]) -> bool {
+    let read = |(member, op): &(MemberId, IoOp)| match op {
+        IoOp::Read { sector, buf } => {
+            Some((*member, *sector, *sector + u64::from(buf.len) / SECTOR_BYTES))
+        }
+        _ => None,
+    };
+    let mut reads: Vec<_> = issued.iter().filter_map(read).collect();
+    reads.sort_unstable();
+    assert!(!reads.is_empty(), "nothing is read");
+    reads.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1)
+}
+
 fn compare(world: &mut World, content: &[u8], what: &str) {
     let sectors = world.array.array_sectors();
     let mut sector = 0;

@@ -1,5 +1,7 @@
 //! Recovery: how far it has come, over what it cannot read, and after a restart.
 
+use std::collections::BTreeSet;
+
 use super::restart::is_data_write;
 use super::*;
 use crate::action::Command;
@@ -126,5 +128,34 @@ fn a_checkpoint_of_recovery_follows_a_flush() {
     world.cut_power_and_restart();
     world.run();
     compare(&mut world, &content, "recovered");
+    assert_eq!(world.check(), 0);
+}
+
+/// What is copied to one member is what another one is computed from.
+#[test]
+fn a_member_that_is_replaced_while_another_is_rebuilt_is_read_once() {
+    let mut world = World::with(6, 2, 5, 16, |config| {
+        let mut heir = config.members[1].clone();
+        heir.superblock.dev_number = 5;
+        heir.superblock.device_uuid = [99; 16];
+        config.members.push(heir);
+        let all = config.members.iter_mut().map(|member| &mut member.superblock);
+        for superblock in all.chain([&mut config.superblock]) {
+            superblock.roles.push(DevRole::Active(Role(1)));
+        }
+        for (index, role) in [(0, Role(0)), (5, Role(1))] {
+            let replacement = index == 5;
+            config.members[index].standing =
+                Standing::Rebuilding { role, offset: 0, replacement, had: Had::NOTHING };
+        }
+    });
+    world.hold(|_, op| matches!(op, IoOp::Write { fill: true, .. }));
+    world.run_until_idle();
+    let targets: BTreeSet<MemberId> = world.held.iter().map(|(_, member, _)| *member).collect();
+    assert_eq!(targets, [MemberId(0), MemberId(5)].into(), "one recovery for both");
+    assert!(each_is_read_once(&world.issued), "{:?}", world.issued);
+    world.hold_nothing();
+    world.run();
+    assert_eq!(world.array.status().degraded, 0);
     assert_eq!(world.check(), 0);
 }

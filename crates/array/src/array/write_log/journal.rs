@@ -165,11 +165,31 @@ impl Journal {
         self.ring.used()
     }
 
-    /// Returns whether this write waits for the journal, which is busy or waits for room.
-    pub(super) fn waits_for(&self, index: usize) -> bool {
+    /// Returns whether this write waits for the journal, which is busy or will have room.
+    pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
+        self.recorded.contains_key(&index) && self.goes_on(lane)
+    }
+
+    /// Returns whether something is under way that a write waits for, or that makes room for it.
+    fn goes_on(&self, lane: &Lane) -> bool {
         let busy = !matches!(self.state, JournalState::Idle | JournalState::Failed);
-        self.recorded.contains_key(&index)
-            && (busy || self.reclaiming || !self.batches.all_in_place())
+        let writes = || self.recorded.values().any(Option::is_some);
+        busy || self.reclaiming || writes() || !lane.dirty.is_stuck()
+    }
+
+    /// Takes out a write that would wait for ever: the ring is full, and what counts in it cannot
+    /// be brought in place; or the array has failed.
+    pub(super) fn next_refused(&mut self, lane: &mut Lane) -> Option<usize> {
+        let failed = lane.keeper().has_failed();
+        if !failed && !self.waiting.is_empty() && !self.goes_on(lane) {
+            // Less of the ring may be kept for dirty pages than when it was last looked at.
+            self.advance(lane);
+        }
+        if self.waiting.is_empty() || !failed && self.goes_on(lane) {
+            return None;
+        }
+        let refused = self.waiting.iter().position(|write| failed || !write.kept_for)?;
+        self.waiting.remove(refused).map(|write| write.job)
     }
 
     /// Returns whether the superblock has yet to tell where the journal begins.

@@ -218,12 +218,20 @@ impl WriteLog {
         }
     }
 
+    /// A write that is not recorded: there will be no room for it.
+    pub(super) fn next_refused(&mut self, lane: &mut Lane) -> Option<usize> {
+        match self {
+            Self::Journal(journal) => journal.next_refused(lane),
+            Self::None | Self::PartialParity(_) => None,
+        }
+    }
+
     /// Returns whether the log will let this write go on.
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         match self {
             Self::None => false,
             Self::PartialParity(logs) => logs.waits_for(lane, index),
-            Self::Journal(journal) => journal.waits_for(index),
+            Self::Journal(journal) => journal.waits_for(lane, index),
         }
     }
 }

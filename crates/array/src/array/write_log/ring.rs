@@ -92,11 +92,6 @@ impl Batches {
         self.list.front().map(|batch| batch.start)
     }
 
-    /// Returns whether all is in place.
-    pub(super) fn all_in_place(&self) -> bool {
-        self.list.iter().all(|batch| batch.left == 0)
-    }
-
     /// Returns whether one batch is left, all of which is in place.
     pub(super) fn is_one_in_place(&self) -> bool {
         self.list.len() == 1 && self.list[0].left == 0
