@@ -231,6 +231,8 @@ pub enum SyncAction {
     Check,
     /// Compare and rewrite.
     Repair,
+    /// Move data to the shape that the array is to have.
+    Reshape,
 }
 
 impl SyncAction {
@@ -243,6 +245,7 @@ impl SyncAction {
             Self::Recovery => "recovery",
             Self::Check => "check",
             Self::Repair => "repair",
+            Self::Reshape => "reshape",
         }
     }
 }

@@ -6,6 +6,9 @@ use crate::assemble::Had;
 use crate::format::Superblock;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 
+/// Features of the whole array that stay as they are.
+const KEPT: u32 = feature::RAID0_LAYOUT | feature::LOGS | feature::RESHAPE;
+
 impl Core {
     /// The superblock of one member as it is to be written now.
     pub(super) fn superblock_of(&self, member: &Member, clean: bool) -> Superblock {
@@ -15,7 +18,7 @@ impl Core {
         image.utime = metadata.wall_clock(self.now);
         image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
-        image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
+        image.feature_map = array.feature_map & KEPT;
         // By what is written here: that nothing waits for a resync may still be on its way.
         let in_line = image.resync_offset == MAX_SECTOR;
         image.feature_map |= metadata.journals.features(clean, in_line);
