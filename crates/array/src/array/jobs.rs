@@ -251,6 +251,12 @@ impl Jobs {
 
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        if let JobKind::Read { sector, start, .. } = &mut self.table[index].kind
+            && lane.map.sync_sector(*sector) != *start
+        {
+            *start = lane.map.sync_sector(*sector);
+            return self.lock_again(lane, index);
+        }
         let job = &mut self.table[index];
         if let JobKind::Write(write) = &mut job.kind
             && lane.log == LogKind::Journal
@@ -293,6 +299,16 @@ impl Jobs {
             }
             Err(error) => Some(JobEvent::Ended(index, Err(error))),
         }
+    }
+
+    /// Data have moved that a job is to read: it has to hold the stripe that they are in now.
+    fn lock_again(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        self.locks.release(index, &mut self.granted);
+        self.ready.extend(self.granted.drain(..));
+        let job = self.get_mut(index);
+        job.stage = JobStage::Locking;
+        let (start, end) = job.kind.range();
+        if self.locks.request(start, end, index) { self.locked(lane, index) } else { None }
     }
 
     /// Takes the next steps of a job's plan, until something has to be waited for.

@@ -44,14 +44,11 @@ impl ArrayMap {
 
     /// Data are to move from one map to another, of the same level and chunk.
     pub(super) fn between(old: Geometry, new: Geometry) -> Self {
-        let old = OldMap {
-            codes: Codes::new(&old),
-            geometry: old,
-            front: 0,
-            front_row: 0,
-            window_end: 0,
-        };
-        Self { old: Some(Box::new(old)), ..Self::new(new) }
+        let mut map = Self::new(new);
+        let codes = map.codes.beside(&old);
+        let old = OldMap { codes, geometry: old, front: 0, front_row: 0, window_end: 0 };
+        map.old = Some(Box::new(old));
+        map
     }
 
     /// Data before this array sector have moved.
@@ -66,7 +63,11 @@ impl ArrayMap {
         if let Some(old) = &mut self.old {
             old.front = front_row * data_disks;
             old.front_row = front_row;
-            old.window_end = end_row * data_disks;
+            // A strip that is lost is computed from its whole stripe, which must not change.
+            let stripe = u64::from(old.geometry.data_disks() * old.geometry.chunk_sectors());
+            let is_open = end_row > front_row;
+            let end = end_row * data_disks;
+            old.window_end = if is_open { end.next_multiple_of(stripe) } else { end };
         }
     }
 
