@@ -8,7 +8,7 @@ use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
 use crate::assemble::{Assembly, Candidate, Options, Start};
 use crate::format::Superblock;
-use crate::format::superblock::feature;
+use crate::format::superblock::{feature, time_parts};
 
 /// Returns whether the machine can go on with this one.
 pub(super) fn is_possible(
@@ -32,8 +32,11 @@ pub(super) fn is_possible(
             && superblock.reshape.new_offset == reshape.new_offset
             && u64::try_from(shift).is_ok_and(|shift| shift < superblock.data_offset)
     });
+    // md's position may be ten seconds old at the begin. md's times have no microseconds.
+    let (_, micros) = time_parts(newest.utime);
+    let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
     let chunk = i64::from(*chunk_sectors);
-    moves && alike && shift >= chunk && shift % chunk == 0
+    moves && is_sure && alike && shift >= chunk && shift % chunk == 0
 }
 
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
