@@ -27,6 +27,8 @@ impl Client {
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
             LaneCommand::BeginJournal { .. } | LaneCommand::JournalMode(_) => {}
+            // The keeper refuses another shape here.
+            LaneCommand::Grown(_) | LaneCommand::Window { .. } => {}
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.view().has_stopped() {
                     self.parts.close_visits();
