@@ -240,6 +240,8 @@ pub enum SyncAction {
     Check,
     /// Compare and rewrite.
     Repair,
+    /// Move data to the shape that the array is to have.
+    Reshape,
 }
 
 impl SyncAction {
@@ -252,6 +254,7 @@ impl SyncAction {
             Self::Recovery => "recovery",
             Self::Check => "check",
             Self::Repair => "repair",
+            Self::Reshape => "reshape",
         }
     }
 }

@@ -3,11 +3,13 @@
 //! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). Pure: the
 //! command plans by the status that it is told, and the keeper by its own.
 
+mod reshape;
 mod size;
 mod takeover;
 
 use crate::Role;
 use crate::events::SyncAction;
+use crate::format::Superblock;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
@@ -46,6 +48,8 @@ pub struct NewShape {
     pub size_sectors: u64,
     /// The role that the holder of each role has then; without one it becomes a spare.
     pub roles: Vec<Option<Role>>,
+    /// Data move, to rows that begin so many sectors before the old ones; 0: all stay.
+    pub shift_sectors: u64,
 }
 
 impl NewShape {
@@ -59,7 +63,22 @@ impl NewShape {
             chunk_sectors: superblock.chunk_sectors,
             size_sectors: status.used_member_sectors,
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
+            shift_sectors: 0,
         }
+    }
+
+    /// The shape of an array of which one superblock tells it, other than raid0 and linear.
+    pub(crate) fn of_superblock(superblock: &Superblock) -> Option<Self> {
+        let level = Level::from_md(superblock.level)?;
+        Some(Self {
+            level,
+            layout: Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?,
+            raid_disks: superblock.raid_disks,
+            chunk_sectors: superblock.chunk_sectors,
+            size_sectors: superblock.size_sectors,
+            roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
+            shift_sectors: 0,
+        })
     }
 
     /// The mapping of this shape.
@@ -76,6 +95,12 @@ impl NewShape {
             member_data_sectors: &[],
         })
         .map_err(Refusal::from)
+    }
+
+    /// Returns whether data move.
+    #[must_use]
+    pub const fn moves(&self) -> bool {
+        self.shift_sectors > 0
     }
 
     /// Returns how many roles nobody has at first.
@@ -99,7 +124,7 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let now = NewShape::of(status, level, layout);
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
-        Grow::RaidDisks(count) => copies(status, now, count),
+        Grow::RaidDisks(count) => more_members(status, now, count),
         Grow::Level { level, keep_layout } => takeover::plan(status, now, level, keep_layout),
     }?;
     check_spares(status, level, &new)?;
@@ -120,6 +145,10 @@ fn check_idle(status: &Status) -> Result<(), Refusal> {
     }
     if status.state == ArrayState::ReadOnly {
         return refuse("the array is read-only", "assemble it without --readonly");
+    }
+    if status.superblock.has(feature::RESHAPE_ACTIVE) {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse("a reshape is under way", next);
     }
     if status.superblock.has(feature::LOGS) || status.journal.is_some() {
         let log = if status.superblock.has(feature::ANY_PPL) {
@@ -178,14 +207,22 @@ fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Ref
     refuse(format!("{roles}, and {have}"), "name what is to be added with --add")
 }
 
-/// More copies of a mirror, or fewer.
-fn copies(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
-    if now.level != Level::Raid1 {
-        return refuse(
+fn more_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    if count == now.raid_disks {
+        return refuse(format!("it has {count} members already"), "name another number");
+    }
+    match now.level {
+        Level::Raid1 => copies(status, now, count),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::plan(status, now, count),
+        _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),
             "make a new array and copy the data; --size and --level can be changed",
-        );
+        ),
     }
+}
+
+/// More copies of a mirror, or fewer.
+fn copies(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     let held: Vec<Role> = {
         let members = status.members.iter().filter(|member| member.state == MemberState::InSync);
         let mut roles: Vec<Role> = members.filter_map(|member| member.role).collect();
@@ -193,9 +230,6 @@ fn copies(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusa
         roles.dedup();
         roles
     };
-    if count == now.raid_disks {
-        return refuse(format!("it has {count} members already"), "name another number");
-    }
     if count > now.raid_disks {
         check_whole(status)?;
         return Ok(NewShape { raid_disks: count, ..now });

@@ -81,6 +81,9 @@ pub struct MemberStatus {
     /// Sectors that its device has for data.
     #[cfg_attr(feature = "serde", serde(default))]
     pub data_sectors: u64,
+    /// Sectors before its data that nothing uses.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub head_sectors: u64,
 }
 
 impl MemberStatus {
@@ -106,6 +109,7 @@ impl MemberStatus {
             recovery_offset_sectors: None,
             devflags: 0,
             data_sectors: 0,
+            head_sectors: 0,
         }
     }
 }

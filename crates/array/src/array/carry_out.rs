@@ -2,12 +2,11 @@
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Check, Job, JobKind};
+use super::job::{Check, Job, JobKind, MOVE_STRIPS};
 use super::map::ArrayMap;
 use super::scratch::PAGE_BYTES;
 use super::space::Space;
 use crate::action::{Action, Command, CommandId};
-use crate::code::Codes;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
@@ -46,6 +45,7 @@ impl Array {
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
                 LaneCommand::Grown(shape) => self.take_shape(&shape),
+                LaneCommand::Window { front_row, end_row } => self.set_window(front_row, end_row),
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
                     self.lane.actions.push_back(Action::Reply { id, result })
@@ -87,8 +87,15 @@ impl Array {
             return Err(Refusal::new(reason, "try again in a moment"));
         }
         let shape = grow::plan(&self.status(), grow)?;
-        let space = Space::new(shape.geometry()?).map_err(Refusal::from)?;
-        if self.lane.pool.all_strips() < shape.raid_disks as u64 + 1 {
+        let geometry = shape.geometry()?;
+        let (space, strips) = if shape.moves() {
+            let strips = MOVE_STRIPS * shape.raid_disks as usize;
+            (Space::between(self.lane.map.geometry.clone(), geometry), strips)
+        } else {
+            (Space::new(geometry), shape.raid_disks as usize + 1)
+        };
+        let space = space.map_err(Refusal::from)?;
+        if self.lane.pool.all_strips() < strips as u64 {
             return Err(Refusal::new(
                 format!("there is too little memory for stripes of {} members", shape.raid_disks),
                 "stop the array, and start it again with more",
@@ -102,8 +109,35 @@ impl Array {
     fn take_shape(&mut self, shape: &NewShape) {
         self.lane.members_change();
         self.jobs.forget_answers();
-        if let Ok(geometry) = shape.geometry() {
-            self.lane.map = ArrayMap { codes: Codes::new(&geometry), geometry };
+        let Ok(geometry) = shape.geometry() else { return };
+        self.lane.map = if shape.moves() {
+            ArrayMap::between(self.lane.map.geometry.clone(), geometry)
+        } else {
+            ArrayMap::new(geometry)
+        };
+    }
+
+    /// Data up to the front lie by the new map, and writes to those that are moved now wait.
+    fn set_window(&mut self, front_row: u64, end_row: u64) {
+        // What is kept of the old map's rows means others now.
+        self.lane.members_change();
+        self.lane.map.set_window(front_row, end_row);
+        self.lane.ios.elders.turn();
+        self.jobs.elders.turn();
+        self.opens = end_row > front_row;
+        self.requests.window_moved(&mut self.lane, &mut self.jobs);
+    }
+
+    /// Returns whether a window is to open, and nothing stands against it.
+    pub(super) const fn may_open(&self) -> bool {
+        self.opens && self.lane.ios.elders.are_gone() && self.jobs.elders.are_gone()
+    }
+
+    /// Tells the keeper when nothing is under way that began before the window.
+    pub(super) fn open_window(&mut self) {
+        if self.may_open() {
+            self.opens = false;
+            self.lane.report(LaneReport::WindowOpen);
         }
     }
 
@@ -149,6 +183,7 @@ impl Array {
             Work::Compare(fix) => JobKind::Check(Check::new(unit, fix)),
             Work::Rebuild(targets) => JobKind::Rebuild { unit, targets },
             Work::Verify(target) => JobKind::Verify { unit, target },
+            Work::Move => JobKind::Move { unit },
             // Spares are members here while they are copied to.
             Work::Copy => {
                 let done = Done::Failed;

@@ -283,7 +283,7 @@ impl Planner<'_> {
         let mut members: Vec<_> = views.iter().filter_map(|view| view.unreadable).collect();
         members.sort_unstable();
         let lost: Vec<u64> = if self.map.has_parity() {
-            let data = 0..self.map.geometry.data_disks() as usize;
+            let data = 0..self.map.at_row(unit.start).data_disks() as usize;
             let lost = data.filter(|index| views[*index].reader.is_none());
             lost.map(|index| self.map.strip_sector(unit, index as u64)).collect()
         } else {

@@ -96,7 +96,10 @@ impl Array {
                 self.lane.report(LaneReport::Mended(*target, *fault, result.is_ok()));
                 self.carry_out();
             }
-            JobKind::Rebuild { .. } | JobKind::Check { .. } | JobKind::Verify { .. } => {
+            JobKind::Rebuild { .. }
+            | JobKind::Check { .. }
+            | JobKind::Verify { .. }
+            | JobKind::Move { .. } => {
                 self.work_done(job, result);
             }
         }

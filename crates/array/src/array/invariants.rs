@@ -48,7 +48,10 @@ impl Array {
         let works = |job: &Job| {
             matches!(
                 job.kind,
-                JobKind::Rebuild { .. } | JobKind::Check { .. } | JobKind::Verify { .. }
+                JobKind::Rebuild { .. }
+                    | JobKind::Check { .. }
+                    | JobKind::Verify { .. }
+                    | JobKind::Move { .. }
             )
         };
         self.lane.keeper().invariants(Carried {
@@ -78,6 +81,7 @@ impl Array {
         }
         self.logging.overlay.owners().for_each(|owner| waiting.count(owner));
         self.put_offs.0.iter().for_each(|put_off| waiting.count(put_off.owner));
+        self.requests.windowed().iter().for_each(|request| add(&mut waiting.requests, *request));
         for (_, job) in self.jobs.iter() {
             match &job.kind {
                 JobKind::Write(UnitWrite { requests, .. }) => {
@@ -89,7 +93,8 @@ impl Array {
                 JobKind::Rebuild { .. }
                 | JobKind::Mend { .. }
                 | JobKind::Verify { .. }
-                | JobKind::Check { .. } => {}
+                | JobKind::Check { .. }
+                | JobKind::Move { .. } => {}
             }
         }
         waiting

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use super::elders::{Born, Elders};
 use crate::{Buf, IoId, IoOp, MemberId};
 
 /// The part of the array that gets the answer.
@@ -95,6 +96,7 @@ pub(super) struct IoEntry {
     pub(super) owner: Owner,
     /// `None`: a computation.
     pub(super) member: Option<(MemberId, IoOp)>,
+    born: Born,
 }
 
 /// The table of I/O in flight; ids carry a generation so that a stray answer is noticed. The top
@@ -107,6 +109,7 @@ pub(crate) struct Ios {
     pub(crate) in_flight: usize,
     /// To be given up: their members have failed.
     pub(crate) abandoning: VecDeque<IoId>,
+    pub(super) elders: Elders,
 }
 
 impl Ios {
@@ -117,7 +120,8 @@ impl Ios {
     /// `member`: `None` for a computation.
     pub(super) fn insert(&mut self, owner: Owner, member: Option<(MemberId, IoOp)>) -> IoId {
         self.generation = (self.generation + 1) & 0xff_ffff;
-        let index = self.entries.insert((self.generation, IoEntry { owner, member }));
+        let born = self.elders.begin();
+        let index = self.entries.insert((self.generation, IoEntry { owner, member, born }));
         self.in_flight += 1;
         IoId(self.generation << 32 | index as u64)
     }
@@ -127,7 +131,10 @@ impl Ios {
         let (generation, entry) =
             self.entries.try_remove(index).expect("an answer for an I/O in flight");
         assert_eq!(generation, io.0 >> 32, "an answer for an I/O that is over");
-        self.in_flight -= usize::from(entry.owner != Owner::Nobody);
+        if entry.owner != Owner::Nobody {
+            self.in_flight -= 1;
+            self.elders.end(entry.born);
+        }
         entry
     }
 
@@ -166,6 +173,7 @@ impl Ios {
         }
         let (id, op) = entry.member?;
         self.in_flight -= 1;
+        self.elders.end(entry.born);
         Some((std::mem::replace(&mut entry.owner, Owner::Nobody), id, op))
     }
 

@@ -8,6 +8,7 @@
 //!                                    └─ a read failed: plan again without that member
 //! ```
 
+use super::elders::Born;
 use super::map::ArrayMap;
 use super::mending;
 use super::recording::{LogKind, Recorded, Way, recorded_strips};
@@ -19,6 +20,10 @@ use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{RoleView, Run, ScratchStrips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
+
+/// A move takes so many strips for each role: a whole stripe, and what strips that are lost are
+/// computed from, which are in two stripes at most.
+pub(super) const MOVE_STRIPS: usize = 3;
 
 /// The purpose of a job.
 #[derive(Clone, Debug)]
@@ -41,6 +46,8 @@ pub(crate) enum JobKind {
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check(Check),
+    /// Bring the data of a unit from the map that they lie by to the one that they move to.
+    Move { unit: Unit },
 }
 
 /// A write of parts of one unit. The write grows until it is planned.
@@ -101,6 +108,7 @@ impl JobKind {
             | Self::Rebuild { unit, .. }
             | Self::Mend { unit, .. }
             | Self::Verify { unit, .. }
+            | Self::Move { unit }
             | Self::Check(Check { unit, .. }) => (unit.start, unit.end()),
             Self::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
             Self::ZeroStripes { start, end, .. } => (start, end),
@@ -132,6 +140,7 @@ impl JobKind {
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.geometry.raid_disks() as usize + 1,
+            Self::Move { .. } => MOVE_STRIPS * map.geometry.raid_disks() as usize,
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.geometry.raid_disks() as usize,
         }
@@ -180,6 +189,7 @@ pub(crate) struct Job {
     pub(crate) place: u64,
     /// A read that was given up may still write into the buffer of the request.
     pub(crate) buffer_held: bool,
+    pub(super) born: Born,
 }
 
 impl Job {
@@ -195,6 +205,7 @@ impl Job {
             write_failed: None,
             place: 0,
             buffer_held: false,
+            born: Born::default(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use slab::Slab;
 
 use super::compare::{ComparisonOutcome, Mismatch};
+use super::elders::Elders;
 use super::io::Owner;
 use super::job::{Job, JobKind, JobStage, UnitWrite};
 use super::job_io::{has_read, read, write};
@@ -57,6 +58,7 @@ pub(super) struct Jobs {
     /// Results of earlier questions about the codes of stripes.
     answers: Answers,
     spare: Spare,
+    pub(super) elders: Elders,
 }
 
 impl Jobs {
@@ -96,8 +98,13 @@ impl Jobs {
 
     /// Puts a new job on its way.
     pub(super) fn start(&mut self, job: Job) {
-        let index = self.table.insert(job);
+        let index = self.insert(job);
         self.ready.push_back(index);
+    }
+
+    fn insert(&mut self, job: Job) -> usize {
+        let born = self.elders.begin();
+        self.table.insert(Job { born, ..job })
     }
 
     /// Forgets results about the codes of stripes: they are others now.
@@ -135,7 +142,7 @@ impl Jobs {
             write.requests.push(request);
             write.hold_until = hold_until;
         }
-        let index = self.table.insert(Job::new(kind, fua));
+        let index = self.insert(Job::new(kind, fua));
         self.staged.push_back(index);
         self.open_units.insert(unit.start, index);
         index
@@ -146,7 +153,6 @@ impl Jobs {
     /// way.
     pub(super) fn start_staged(&mut self, lane: &Lane) {
         let keeper = lane.keeper();
-        let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
         let awaited = lane.ios.in_flight > 0 || self.more_expected;
         let hurry = keeper.has_failed() || keeper.is_stopping() || !awaited;
         for _ in 0..self.staged.len() {
@@ -154,7 +160,8 @@ impl Jobs {
             let job = self.get(index);
             let hold_until = job.write().and_then(|write| write.hold_until);
             let held = !hurry && hold_until.is_some_and(|until| keeper.now() < until);
-            if held && job.gathered_sectors() < full {
+            let (start, _) = job.kind.range();
+            if held && job.gathered_sectors() < lane.map.unit_data(start) {
                 self.staged.push_back(index);
             } else {
                 self.ready.push_back(index);
@@ -244,11 +251,17 @@ impl Jobs {
 
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        if let JobKind::Read { sector, start, .. } = &mut self.table[index].kind
+            && lane.map.sync_sector(*sector) != *start
+        {
+            *start = lane.map.sync_sector(*sector);
+            return self.lock_again(lane, index);
+        }
         let job = &mut self.table[index];
         if let JobKind::Write(write) = &mut job.kind
             && lane.log == LogKind::Journal
         {
-            let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
+            let full = lane.map.unit_data(write.unit.start);
             let healthy = lane.is_healthy();
             let Some(way) = lane.dirty.way(index, write.unit, &write.segments, healthy, full)
             else {
@@ -286,6 +299,16 @@ impl Jobs {
             }
             Err(error) => Some(JobEvent::Ended(index, Err(error))),
         }
+    }
+
+    /// Data have moved that a job is to read: it has to hold the stripe that they are in now.
+    fn lock_again(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        self.locks.release(index, &mut self.granted);
+        self.ready.extend(self.granted.drain(..));
+        let job = self.get_mut(index);
+        job.stage = JobStage::Locking;
+        let (start, end) = job.kind.range();
+        if self.locks.request(start, end, index) { self.locked(lane, index) } else { None }
     }
 
     /// Takes the next steps of a job's plan, until something has to be waited for.
@@ -426,7 +449,9 @@ impl Jobs {
         self.give_scratch(lane, index);
         self.locks.release(index, &mut self.granted);
         self.ready.extend(self.granted.drain(..));
-        self.table.remove(index)
+        let job = self.table.remove(index);
+        self.elders.end(job.born);
+        job
     }
 
     /// Keeps the memory of a write that is over.

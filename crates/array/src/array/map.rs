@@ -1,19 +1,133 @@
-//! Where an array's bytes lie: its geometry, and the codes of its stripes.
+//! Where an array's bytes lie: its geometry, and the codes of its stripes. While data move from one
+//! map to another, both, and where they meet:
+//!
+//! ```text
+//!    0 ── new map ──► front ── old map; writes wait ──► window ── old map ──► end
+//! ```
+//! Rows of members that lie before the front's are of the new map, all others of the old one: a
+//! stripe of the old map that is still needed lies behind them, for it has less data.
+
+use std::sync::Arc;
 
 use super::space;
-use crate::code::Codes;
+use crate::code::{Codes, KnownCode};
 use crate::geometry::Geometry;
 use crate::keeper::Unit;
 use crate::level::Level;
 
-/// The map of an array, constant while the array runs.
+/// The map of an array.
 #[derive(Debug)]
 pub(super) struct ArrayMap {
+    /// The map; while data move, the one that they move to.
     pub(super) geometry: Geometry,
-    pub(super) codes: Codes,
+    codes: Codes,
+    old: Option<Box<OldMap>>,
+}
+
+/// The map that data move from.
+#[derive(Debug)]
+struct OldMap {
+    geometry: Geometry,
+    codes: Codes,
+    /// Array sector before which everything lies by the new map.
+    front: u64,
+    /// The same as a row of members.
+    front_row: u64,
+    /// Data between the front and this array sector are being moved.
+    window_end: u64,
 }
 
 impl ArrayMap {
+    pub(super) fn new(geometry: Geometry) -> Self {
+        Self { codes: Codes::new(&geometry), geometry, old: None }
+    }
+
+    /// Data are to move from one map to another, of the same level and chunk.
+    pub(super) fn between(old: Geometry, new: Geometry) -> Self {
+        let mut map = Self::new(new);
+        let codes = map.codes.beside(&old);
+        let old = OldMap { codes, geometry: old, front: 0, front_row: 0, window_end: 0 };
+        map.old = Some(Box::new(old));
+        map
+    }
+
+    /// Data before this array sector have moved.
+    pub(super) fn set_front(&mut self, sector: u64) {
+        let row = sector / u64::from(self.geometry.data_disks());
+        self.set_window(row, row);
+    }
+
+    /// The front has come to this row of members, and what lies up to another one is being moved.
+    pub(super) fn set_window(&mut self, front_row: u64, end_row: u64) {
+        let data_disks = u64::from(self.geometry.data_disks());
+        if let Some(old) = &mut self.old {
+            old.front = front_row * data_disks;
+            old.front_row = front_row;
+            // A strip that is lost is computed from its whole stripe, which must not change.
+            let stripe = u64::from(old.geometry.data_disks() * old.geometry.chunk_sectors());
+            let is_open = end_row > front_row;
+            let end = end_row * data_disks;
+            old.window_end = if is_open { end.next_multiple_of(stripe) } else { end };
+        }
+    }
+
+    /// The map that data move from, while they do.
+    pub(super) fn old(&self) -> Option<&Geometry> {
+        self.old.as_ref().map(|old| &old.geometry)
+    }
+
+    /// Size of the array: while data move, that of before.
+    pub(super) fn array_sectors(&self) -> u64 {
+        self.old().unwrap_or(&self.geometry).array_sectors()
+    }
+
+    /// The map by which an array sector lies.
+    pub(super) fn at(&self, sector: u64) -> &Geometry {
+        match &self.old {
+            Some(old) if sector >= old.front => &old.geometry,
+            _ => &self.geometry,
+        }
+    }
+
+    /// The map of a row of the members.
+    pub(super) fn at_row(&self, row: u64) -> &Geometry {
+        match &self.old {
+            Some(old) if row >= old.front_row => &old.geometry,
+            _ => &self.geometry,
+        }
+    }
+
+    /// The code of the stripe that a row is in.
+    pub(super) fn code_at(&self, row: u64) -> Arc<KnownCode> {
+        let (geometry, codes) = match &self.old {
+            Some(old) if row >= old.front_row => (&old.geometry, &old.codes),
+            _ => (&self.geometry, &self.codes),
+        };
+        codes.of_stripe(geometry, row / u64::from(geometry.chunk_sectors()))
+    }
+
+    /// The code of a stripe of the map that data move to.
+    pub(super) fn new_code_at(&self, row: u64) -> Arc<KnownCode> {
+        self.codes.of_stripe(&self.geometry, row / u64::from(self.geometry.chunk_sectors()))
+    }
+
+    /// Returns whether what lies there is being moved: writes wait.
+    pub(super) fn is_moving(&self, sector: u64) -> bool {
+        self.old.as_ref().is_some_and(|old| (old.front..old.window_end).contains(&sector))
+    }
+
+    /// Returns how many sectors from here on are on the same side of front and window.
+    pub(super) fn alike(&self, sector: u64) -> u64 {
+        let Some(old) = &self.old else { return u64::MAX };
+        let ends = [old.front, old.window_end].into_iter().filter(|end| *end > sector);
+        ends.min().map_or(u64::MAX, |end| end - sector)
+    }
+
+    /// Returns how many sectors from here on lie side by side on their members.
+    pub(super) fn run(&self, sector: u64) -> u64 {
+        self.at(sector).run(sector)
+    }
+
     pub(super) const fn has_parity(&self) -> bool {
         matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
@@ -27,6 +141,11 @@ impl ArrayMap {
         space::unit_sectors(&self.geometry)
     }
 
+    /// Sectors of data in the unit that begins with a row.
+    pub(super) fn unit_data(&self, row: u64) -> u64 {
+        u64::from(self.at_row(row).data_disks()) * self.unit_sectors()
+    }
+
     /// Where an array sector lies in sync space.
     pub(super) fn sync_sector(&self, sector: u64) -> u64 {
         if self.has_parity() { self.parity_place(sector).1 } else { sector }
@@ -34,10 +153,7 @@ impl ArrayMap {
 
     /// Data index and member sector of an array sector, for parity levels.
     pub(super) fn parity_place(&self, sector: u64) -> (u32, u64) {
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let data_disks = u64::from(self.geometry.data_disks());
-        let number = sector / chunk;
-        ((number % data_disks) as u32, number / data_disks * chunk + sector % chunk)
+        parity_place(self.at(sector), sector)
     }
 
     /// The unit of an array sector, by its first row, then the strip, and the row within the unit.
@@ -49,23 +165,31 @@ impl ArrayMap {
 
     /// Array sector of a row of a data strip, for parity levels.
     pub(super) fn data_sector(&self, row: u64, index: u32) -> u64 {
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let stripe = row / chunk * u64::from(self.geometry.data_disks());
-        (stripe + u64::from(index)) * chunk + row % chunk
+        data_sector(self.at_row(row), row, index)
     }
 
     /// First array sector of a unit.
     pub(super) fn array_sector(&self, unit: Unit) -> u64 {
-        if !self.has_parity() {
-            return unit.start;
-        }
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let data_disks = u64::from(self.geometry.data_disks());
-        unit.start / chunk * chunk * data_disks + unit.start % chunk
+        if self.has_parity() { self.data_sector(unit.start, 0) } else { unit.start }
     }
 
     /// First array sector of a data strip of a unit.
     pub(super) fn strip_sector(&self, unit: Unit, index: u64) -> u64 {
         self.array_sector(unit) + index * u64::from(self.geometry.chunk_sectors())
     }
+}
+
+/// Data index and member sector of an array sector.
+pub(super) fn parity_place(geometry: &Geometry, sector: u64) -> (u32, u64) {
+    let chunk = u64::from(geometry.chunk_sectors());
+    let data_disks = u64::from(geometry.data_disks());
+    let number = sector / chunk;
+    ((number % data_disks) as u32, number / data_disks * chunk + sector % chunk)
+}
+
+/// Array sector of a row of a data strip.
+pub(super) fn data_sector(geometry: &Geometry, row: u64, index: u32) -> u64 {
+    let chunk = u64::from(geometry.chunk_sectors());
+    let stripe = row / chunk * u64::from(geometry.data_disks());
+    (stripe + u64::from(index)) * chunk + row % chunk
 }

@@ -15,6 +15,7 @@ mod carry_out;
 mod compare;
 mod destage;
 mod dirty;
+mod elders;
 mod ended;
 mod full;
 mod invariants;
@@ -45,8 +46,10 @@ pub use scratch::Scratch;
 use std::collections::VecDeque;
 
 use crate::action::Event;
-use crate::assemble::{Config, MemberConfig, Standing, StartLog, shape_of};
-use crate::code::Codes;
+use crate::assemble::{
+    Config, MemberConfig, Standing, StartLog, geometry_of as geometry_of_one, shape_of,
+};
+use crate::format::Superblock;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Strip};
 use crate::keeper::{Keeper, MetaWrite, Rules};
@@ -56,6 +59,7 @@ use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 use full::PutOffs;
+use job::MOVE_STRIPS;
 use jobs::{JobEvent, Jobs};
 use lane::Lane;
 use map::ArrayMap;
@@ -99,6 +103,8 @@ pub struct Array {
     mending: Mending,
     put_offs: PutOffs,
     logging: Logging,
+    /// A window of a reshape is to open.
+    opens: bool,
 }
 
 impl Array {
@@ -123,7 +129,12 @@ impl Array {
     /// When the configuration cannot be run: the reason, for people.
     pub fn new(now: Instant, config: Config, scratch: Scratch) -> Result<Self, String> {
         let geometry = geometry_of(&config)?;
-        let space = Space::new(geometry.clone()).map_err(|error| error.to_string())?;
+        let old = old_geometry_of(&config)?;
+        let space = match &old {
+            Some(old) => Space::between(old.clone(), geometry.clone()),
+            None => Space::new(geometry.clone()),
+        };
+        let space = space.map_err(|error| error.to_string())?;
         let least = Self::least_scratch_bytes(&config);
         if scratch.bytes < least || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
@@ -134,9 +145,17 @@ impl Array {
             bytes: scratch.bytes - log_memory.bytes,
         };
         let mut config = config;
+        let config_position = config.superblock.reshape.position;
         let start_log = std::mem::take(&mut config.log);
         let keeper = Keeper::new(now, config, Box::new(space), Rules::local())?;
-        let map = ArrayMap { codes: Codes::new(&geometry), geometry };
+        let map = match old {
+            Some(old) => {
+                let mut map = ArrayMap::between(old, geometry);
+                map.set_front(config_position);
+                map
+            }
+            None => ArrayMap::new(geometry),
+        };
         let mut array = Self {
             lane: Lane::new(keeper, map, Pool::new(scratch, PAGES)),
             requests: Requests::new(),
@@ -145,6 +164,7 @@ impl Array {
             mending: Mending::default(),
             put_offs: PutOffs::default(),
             logging: Logging::new(start_log, log_memory),
+            opens: false,
         };
         array.logging.begin(&mut array.lane);
         array.run_ready();
@@ -212,9 +232,11 @@ impl Array {
                 self.follow(Some(JobEvent::Ended(index, Err(error))));
             }
             let updates = self.lane.keeper().updates();
+            self.open_window();
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty()
                 && !(self.requests.any_held() && self.takes_requests())
+                && !self.may_open()
                 && self.lane.ios.abandoning.is_empty()
                 && !self.logging.log.has_released();
             if rest && self.lane.keeper().updates() == updates {
@@ -230,6 +252,7 @@ fn least_strips(config: &Config) -> usize {
     match config.log {
         // As many are kept to destage, so that what waits for that does not hold it up.
         StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
+        _ if config.superblock.has(feature::RESHAPE_ACTIVE) => MOVE_STRIPS * roles,
         _ => roles + 1,
     }
 }
@@ -238,17 +261,40 @@ fn least_strips(config: &Config) -> usize {
 /// `None` beyond the array, and where that member is not there.
 #[must_use]
 pub fn place_of(config: &Config, sector: u64) -> Option<(&str, u64)> {
-    let geometry = geometry_of(config).ok().filter(|all| sector < all.array_sectors())?;
-    let Strip { role, sector } = geometry.copy(sector, 0);
+    let reshape = config.superblock.reshape;
+    let old = old_geometry_of(config).ok()?;
+    let has_moved = old.is_some() && sector < reshape.position;
+    let geometry = match old {
+        Some(old) if !has_moved => old,
+        _ => geometry_of(config).ok()?,
+    };
+    let Strip { role, sector } =
+        (sector < geometry.array_sectors()).then(|| geometry.copy(sector, 0))?;
     let holds = |member: &&MemberConfig| member.standing == Standing::InSync { role };
     let member = config.members.iter().find(holds)?;
-    Some((&member.device, member.superblock.data_offset + sector))
+    let by = if has_moved { i64::from(reshape.new_offset) } else { 0 };
+    Some((&member.device, (member.superblock.data_offset + sector).checked_add_signed(by)?))
 }
 
 /// Returns the size of an array in sectors; `None` where the configuration makes none.
 #[must_use]
 pub fn array_size(config: &Config) -> Option<u64> {
-    geometry_of(config).ok().map(|geometry| geometry.array_sectors())
+    let now = old_geometry_of(config).ok()?.or_else(|| geometry_of(config).ok())?;
+    Some(now.array_sectors())
+}
+
+/// The shape that data move from, while they do.
+fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
+    let superblock = &config.superblock;
+    if !superblock.has(feature::RESHAPE_ACTIVE) {
+        return Ok(None);
+    }
+    let added = superblock.reshape.delta_disks;
+    let raid_disks = superblock.raid_disks.checked_add_signed(-added);
+    let raid_disks = raid_disks.ok_or("more new members than there are")?;
+    let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
+    let level = level.ok_or("a reshape of a level without parity")?;
+    geometry_of_one(level, &Superblock { raid_disks, ..superblock.clone() }).map(Some)
 }
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
@@ -369,7 +415,7 @@ impl BlockMachine for Array {
     }
 
     fn array_sectors(&self) -> u64 {
-        self.lane.map.geometry.array_sectors()
+        self.lane.map.array_sectors()
     }
 
     fn block_bytes(&self) -> u32 {

@@ -3,13 +3,13 @@
 
 use super::dirty::DirtyPages;
 use super::job::{Job, JobKind, UnitWrite};
-use super::map::ArrayMap;
+use super::map::{ArrayMap, data_sector, parity_place};
 use super::recording::{LeftPage, LogKind, Way};
 use super::scratch::PAGE_BYTES;
 use super::spare::Spare;
 use crate::action::Compute;
 use crate::code::Cell;
-use crate::keeper::{KeeperView, Unit};
+use crate::keeper::{KeeperView, Unit, Unread};
 use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::whole;
@@ -36,8 +36,7 @@ impl Planner<'_> {
         unit: Unit,
         avoid: &[MemberId],
     ) -> StripeView {
-        let stripe = unit.start / u64::from(self.map.geometry.chunk_sectors());
-        let code = self.map.codes.of_stripe(&self.map.geometry, stripe);
+        let code = self.map.code_at(unit.start);
         let sums = code.equations().iter().map(|equation| equation.parity);
         let numbered = code.data().iter().copied().chain(sums);
         let start = unit.start;
@@ -47,6 +46,58 @@ impl Planner<'_> {
         let parity_valid = self.keeper.in_step(start, unit.end());
         let sums_count = parity_valid || self.keeper.is_vouched_for();
         StripeView { cells, code, parity_valid, sums_count, recorded: false }
+    }
+
+    /// The stripe that a unit is to be in once data have moved there.
+    fn moved_view(&self, unit: Unit) -> StripeView {
+        let code = self.map.new_code_at(unit.start);
+        let sums = code.equations().iter().map(|equation| equation.parity);
+        let numbered = code.data().iter().copied().chain(sums);
+        let view = |cell: Cell| self.keeper.members().moved_view(cell.node, unit.start);
+        let cells = numbered.map(view).collect();
+        StripeView { cells, code, parity_valid: true, sums_count: true, recorded: false }
+    }
+
+    /// Reads the data of a unit where they lie, and writes them as a whole stripe of the map that
+    /// they move to. Behind the end of the array, where that grows, are zeroes.
+    fn plan_move(
+        &self,
+        unit: Unit,
+        avoid: &[MemberId],
+        zero: Buf,
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let old = self.map.old().ok_or(Unrecoverable)?;
+        let rows = Rows::new(0, unit.sectors);
+        let mut plan = Plan::default();
+        let mut segments = Vec::new();
+        for index in 0..self.map.geometry.data_disks() {
+            let sector = data_sector(&self.map.geometry, unit.start, index);
+            let source = if sector < old.array_sectors() {
+                let buf = rows.of(taken.take());
+                let (strip, row) = parity_place(old, sector);
+                let view = self.stripe_view(Unit { start: row, ..unit }, avoid);
+                let read = parity::read(&view, strip, rows, buf, taken)?;
+                plan.reads.extend(read.reads);
+                plan.computes.extend(read.computes);
+                Source::Buf(buf)
+            } else {
+                Source::Zeroes { unmap: false }
+            };
+            segments.push(Segment { index, rows, source });
+        }
+        parity::write(plan, &self.moved_view(unit), &segments, zero, false, taken)
+    }
+
+    /// The sectors of the array that a move of a unit could not read.
+    pub(super) fn unmoved(&self, job: &Job, unit: Unit) -> Vec<Unread> {
+        let map = &self.map.geometry;
+        let place = |index| Unread {
+            array_sector: data_sector(map, unit.start, index),
+            sectors: unit.sectors.into(),
+            members: job.avoid.clone(),
+        };
+        (0..map.data_disks()).map(place).collect()
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -122,6 +173,7 @@ impl Planner<'_> {
             JobKind::Mend { unit, target, .. } => {
                 self.plan_rebuild(*unit, &[*target], avoid, taken).map_err(lost)
             }
+            JobKind::Move { unit } => self.plan_move(*unit, avoid, zero, taken).map_err(lost),
             JobKind::Verify { unit, target } => self.plan_verify(*unit, *target, avoid, taken),
             JobKind::Check { .. } => Ok(Plan::default()),
         }
@@ -148,7 +200,7 @@ impl Planner<'_> {
     fn plan_zero_stripes(&self, start: u64, end: u64, unmap: bool, fua: bool) -> Plan {
         let mut plan = Plan::default();
         let rows = Rows::new(0, (end - start) as u32);
-        for role in Role::all(self.map.geometry.raid_disks() as u16) {
+        for role in Role::all(self.map.at_row(start).raid_disks() as u16) {
             plan.zero(&self.keeper.members().view(role, start, end - start, &[]), rows, unmap, fua);
         }
         plan

@@ -37,6 +37,8 @@ pub(crate) struct InFlight {
     cut: u64,
     /// Pieces are being made right now.
     cutting: bool,
+    /// The rest is to be written where data are being moved, and waits.
+    waits: bool,
     error: Option<RequestError>,
 }
 
@@ -61,12 +63,21 @@ pub(crate) struct Requests {
     sequential: bool,
     /// Came while none was to begin.
     held: Vec<Request>,
+    /// Have something to write where data are being moved.
+    windowed: Vec<usize>,
 }
 
 impl Requests {
     pub(super) fn new() -> Self {
         let table = Slab::with_capacity(MAX_REQUESTS);
-        Self { table, untold: Vec::new(), write_end: u64::MAX, sequential: false, held: Vec::new() }
+        Self {
+            table,
+            untold: Vec::new(),
+            write_end: u64::MAX,
+            sequential: false,
+            held: Vec::new(),
+            windowed: Vec::new(),
+        }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -76,6 +87,11 @@ impl Requests {
     /// Counts those that change data.
     pub(super) fn writers(&self) -> usize {
         self.table.iter().filter(|(_, in_flight)| in_flight.request.op.changes_data()).count()
+    }
+
+    /// Those that wait until what is being moved lies elsewhere.
+    pub(super) fn windowed(&self) -> &[usize] {
+        &self.windowed
     }
 
     /// The pieces of each that are not done.
@@ -135,7 +151,8 @@ impl Requests {
 
     /// Begins with a request that was taken.
     fn begin(&mut self, lane: &mut Lane, jobs: &mut Jobs, request: Request) {
-        let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
+        let in_flight =
+            InFlight { request, pending: 1, cut: 0, cutting: false, waits: false, error: None };
         let index = self.table.insert(in_flight);
         lane.report(LaneReport::RequestCame(request.op));
         if matches!(request.op, Op::Write { .. }) {
@@ -186,6 +203,13 @@ impl Requests {
                 return;
             }
             let sector = request.sector + cut;
+            if request.op.changes_data() && left > 0 && lane.map.is_moving(sector) {
+                let in_flight = self.get_mut(index);
+                (in_flight.waits, in_flight.cutting) = (true, false);
+                in_flight.pending += 1;
+                return self.windowed.push(index);
+            }
+            let left = left.min(lane.map.alike(sector));
             let piece = RequestRest { request: index, sector, left };
             let done = match request.op {
                 Op::Read => self.read_piece(lane, jobs, piece, part(&request, cut, left)),
@@ -204,6 +228,18 @@ impl Requests {
         }
     }
 
+    /// What was being moved lies elsewhere now: goes on with the writes that waited for it.
+    pub(super) fn window_moved(&mut self, lane: &mut Lane, jobs: &mut Jobs) {
+        for index in std::mem::take(&mut self.windowed) {
+            let in_flight = self.get_mut(index);
+            in_flight.waits = false;
+            if in_flight.error.is_some() {
+                in_flight.cut = in_flight.request.sectors;
+            }
+            self.piece_done(lane, jobs, index, Ok(()));
+        }
+    }
+
     /// One more piece of a request is in flight.
     fn add_piece(&mut self, index: usize) {
         self.get_mut(index).pending += 1;
@@ -217,7 +253,7 @@ impl Requests {
         buf: Buf,
     ) -> u64 {
         let RequestRest { request: index, sector, left } = piece;
-        let sectors = left.min(lane.map.geometry.run(sector));
+        let sectors = left.min(lane.map.run(sector));
         let buf = buf.slice(0, (sectors * SECTOR_BYTES) as u32);
         self.add_piece(index);
         let newer = lane.dirty.within(&lane.map, sector, sectors).next().is_some();
@@ -225,8 +261,8 @@ impl Requests {
             None
         } else if lane.map.has_parity() {
             let (data, row) = lane.map.parity_place(sector);
-            let stripe = row / u64::from(lane.map.geometry.chunk_sectors());
-            let role = lane.map.geometry.data_role(stripe, data);
+            let map = lane.map.at(sector);
+            let role = map.data_role(row / u64::from(map.chunk_sectors()), data);
             lane.keeper().members().view(role, row, sectors, &[]).reader
         } else {
             lane.planner().choose_copy(sector, sectors)
@@ -304,7 +340,7 @@ impl Requests {
         fua: bool,
     ) -> u64 {
         let RequestRest { request: index, sector, left } = piece;
-        let run = left.min(lane.map.geometry.run(sector));
+        let run = left.min(lane.map.run(sector));
         let cut = |sectors: u64| match buf {
             Some(buf) => Source::Buf(buf.slice(0, (sectors * SECTOR_BYTES) as u32)),
             None => Source::Zeroes { unmap: false },
@@ -359,7 +395,7 @@ impl Requests {
         let RequestRest { request: index, sector, left } = piece;
         if lane.map.has_parity() {
             let chunk = u64::from(lane.map.geometry.chunk_sectors());
-            let stripe = chunk * u64::from(lane.map.geometry.data_disks());
+            let stripe = chunk * u64::from(lane.map.at(sector).data_disks());
             let at_once = match lane.log {
                 LogKind::None => MAX_ZERO_SECTORS / stripe,
                 // The parity of each stripe has another log.
@@ -434,7 +470,8 @@ impl Requests {
             in_flight.cut = in_flight.request.sectors;
         }
         let InFlight { request, cut, cutting, .. } = *in_flight;
-        if !cutting && cut < request.sectors && request.op != Op::Flush {
+        let waits = in_flight.waits;
+        if !cutting && !waits && cut < request.sectors && request.op != Op::Flush {
             self.cut_request(lane, jobs, index);
         }
         let in_flight = self.get_mut(index);
@@ -479,7 +516,7 @@ impl Requests {
 
 /// Checks that a request fits the array, and that it is served now.
 pub(super) fn validate(lane: &Lane, request: &Request) -> Result<(), RequestError> {
-    request.fits(lane.map.geometry.array_sectors(), lane.keeper().block_bytes())?;
+    request.fits(lane.map.array_sectors(), lane.keeper().block_bytes())?;
     lane.keeper().admits(request.op)
 }
 

@@ -11,13 +11,40 @@ use crate::level::Level;
 pub(super) struct Space {
     geometry: Geometry,
     losses: Losses,
+    old: Option<OldSpace>,
+}
+
+/// The shape that data move from.
+#[derive(Debug)]
+struct OldSpace {
+    geometry: Geometry,
+    losses: Losses,
+    /// Rows that lie by the new shape.
+    moved_rows: u64,
 }
 
 impl Space {
     pub(super) fn new(geometry: Geometry) -> Result<Self, GeometryError> {
-        let losses = Losses::of(geometry.level(), geometry.layout(), geometry.raid_disks())?;
-        Ok(Self { geometry, losses })
+        let losses = losses_of(&geometry)?;
+        Ok(Self { geometry, losses, old: None })
     }
+
+    /// Data are to move from one shape to another.
+    pub(super) fn between(old: Geometry, new: Geometry) -> Result<Self, GeometryError> {
+        let old = OldSpace { losses: losses_of(&old)?, geometry: old, moved_rows: 0 };
+        Ok(Self { old: Some(old), ..Self::new(new)? })
+    }
+
+    fn at_row(&self, row: u64) -> &Geometry {
+        match &self.old {
+            Some(old) if row >= old.moved_rows => &old.geometry,
+            _ => &self.geometry,
+        }
+    }
+}
+
+fn losses_of(geometry: &Geometry) -> Result<Losses, GeometryError> {
+    Losses::of(geometry.level(), geometry.layout(), geometry.raid_disks())
 }
 
 impl SyncSpace for Space {
@@ -40,7 +67,7 @@ impl SyncSpace for Space {
     }
 
     fn array_sectors(&self) -> u64 {
-        self.geometry.array_sectors()
+        self.old.as_ref().map_or(&self.geometry, |old| &old.geometry).array_sectors()
     }
 
     fn member_sectors(&self) -> u64 {
@@ -56,7 +83,17 @@ impl SyncSpace for Space {
     }
 
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool {
-        self.losses.survives(lost)
+        self.losses.survives(lost) && self.old.as_ref().is_none_or(|old| old.losses.survives(lost))
+    }
+
+    fn set_moved_rows(&mut self, rows: u64) {
+        if let Some(old) = &mut self.old {
+            old.moved_rows = rows;
+        }
+    }
+
+    fn settle(&mut self) {
+        self.old = None;
     }
 
     fn is_by_role(&self) -> bool {
@@ -77,11 +114,12 @@ impl SyncSpace for Space {
     }
 
     fn strips_at(&self, row: u64, end: u64) -> Strips {
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let (p, q) = self.geometry.parity_roles(row / chunk);
+        let geometry = self.at_row(row);
+        let chunk = u64::from(geometry.chunk_sectors());
+        let (p, q) = geometry.parity_roles(row / chunk);
         let is_sum = |role: Role| role == p || Some(role) == q;
         let sectors = (chunk - row % chunk).min(end - row);
-        let strips = Role::all(self.roles()).map(|role| (role, row));
+        let strips = Role::all(geometry.raid_disks() as u16).map(|role| (role, row));
         let (sums, data) = strips.partition(|&(role, _)| is_sum(role));
         Strips { places: sectors, sectors, data, sums, involved: Vec::new() }
     }

@@ -20,7 +20,8 @@ impl Array {
         }
         let (JobKind::Rebuild { unit, .. }
         | JobKind::Check(Check { unit, .. })
-        | JobKind::Verify { unit, .. }) = job.kind
+        | JobKind::Verify { unit, .. }
+        | JobKind::Move { unit }) = job.kind
         else {
             return;
         };
@@ -32,6 +33,9 @@ impl Array {
             Err(RequestError::Medium) if job.goes_on_in_blocks() => {
                 return self.take_apart(&job, unit);
             }
+            Err(RequestError::Medium) if matches!(job.kind, JobKind::Move { .. }) => {
+                Done::Unread(self.lane.planner().unmoved(&job, unit))
+            }
             Err(RequestError::Medium) => Done::Unread(self.lane.planner().unread_of(&job, unit)),
             Err(RequestError::NoSpace) => Done::Full,
             Err(_) => Done::Failed,
@@ -40,6 +44,7 @@ impl Array {
             JobKind::Check(Check { fix, .. }) => Work::Compare(fix),
             JobKind::Rebuild { targets, .. } => Work::Rebuild(targets),
             JobKind::Verify { target, .. } => Work::Verify(target),
+            JobKind::Move { .. } => Work::Move,
             _ => return,
         };
         self.lane.report(LaneReport::WorkDone { place: job.place, unit, work, done });

@@ -34,5 +34,10 @@ fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
     {
         return reshape::decide(&candidates, index, superblock, options);
     }
+    let newest = candidates[index].superblock.clone();
+    let candidates = match &newest {
+        Ok(newest) => reshape::settled(candidates, newest),
+        Err(_) => candidates,
+    };
     decide_alike(&candidates, index, options)
 }

@@ -106,13 +106,23 @@ impl Codes {
     /// Makes them.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
+        Self::numbered(geometry, 0)
+    }
+
+    /// The codes of another map of the same array, with numbers that these do not have.
+    #[must_use]
+    pub fn beside(&self, geometry: &Geometry) -> Self {
+        Self::numbered(geometry, self.kept.len())
+    }
+
+    fn numbered(geometry: &Geometry, first: usize) -> Self {
         let period = u64::from(levels::period(geometry.layout(), geometry.raid_disks()));
         let cells = period * u64::from(geometry.raid_disks());
         let has_parity = matches!(geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6);
         let kept = if has_parity && cells <= MAX_CELLS { period } else { 0 };
         let make = |stripe| KnownCode {
             code: levels::parity(geometry, stripe),
-            number: Some(stripe as usize),
+            number: Some(first + stripe as usize),
         };
         Self { kept: (0..kept).map(|stripe| Arc::new(make(stripe))).collect() }
     }

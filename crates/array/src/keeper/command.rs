@@ -83,6 +83,15 @@ impl Keeper {
             _ if self.growing.holds_requests() => {
                 refuse("the array is being given another shape", "try again in a moment")
             }
+            Command::Add(_)
+            | Command::Scrub { .. }
+            | Command::Replace(_)
+            | Command::ReplaceWith { .. }
+                if self.sync.is_moving() =>
+            {
+                let next = Next::by("wait for its end", Invocation::Watch { array: None });
+                refuse("a reshape is under way", next)
+            }
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 let until = self.core.now.plus_millis(REMOVAL_MS);
                 self.removals.push(Removal { id, member, until });

@@ -15,15 +15,15 @@
 
 use super::core::Core;
 use super::intent::Intent;
-use super::members::State;
+use super::members::{Moved, State};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
-use crate::format::superblock::feature;
+use crate::format::superblock::{Reshape, feature};
 use crate::grow::NewShape;
 use crate::outline::Outline;
 use crate::refusal::{Invocation, Next, Refusal};
-use crate::{Instant, MemberId};
+use crate::{Instant, MemberId, Role};
 
 /// The longest time for which requests are held until those in flight have ended.
 const QUIET_MS: u64 = 10_000;
@@ -45,7 +45,7 @@ pub(super) enum Growing {
     Rest,
     Quieting(Box<Change>),
     /// Waits for this update.
-    Telling(Box<(CommandId, NewShape, Outline)>, u64),
+    Telling(Box<(Option<CommandId>, NewShape, Outline)>, u64),
 }
 
 impl Growing {
@@ -93,13 +93,14 @@ impl Growing {
         core.service.growing = false;
     }
 
-    /// Goes on when nothing is in flight any more, and when the members know.
+    /// Goes on when nothing is in flight any more, and when the members know. Returns whether data
+    /// are to move from now on.
     pub(super) fn drive(
         &mut self,
         core: &mut Core,
         checkpoints: &mut Checkpoints,
         traffic: Traffic<'_>,
-    ) {
+    ) -> bool {
         match self {
             Self::Rest => {}
             Self::Quieting(_) if core.service.stopping => {
@@ -115,20 +116,22 @@ impl Growing {
                     checkpoints.begin(core);
                 }
             }
-            Self::Quieting(_) => self.tell(core),
+            Self::Quieting(_) => return self.tell(core),
             Self::Telling(_, ticket) if core.metadata.is_done(*ticket) => self.told(core),
             Self::Telling(..) => {}
         }
+        false
     }
 
-    /// Nothing is in flight, and the superblocks say clean.
-    fn tell(&mut self, core: &mut Core) {
-        let Self::Quieting(change) = std::mem::take(self) else { return };
+    /// Nothing is in flight, and the superblocks say clean. Returns whether data are to move.
+    fn tell(&mut self, core: &mut Core) -> bool {
+        let Self::Quieting(change) = std::mem::take(self) else { return false };
         let intent = match intent_of(core, change.space.as_ref()) {
             Ok(intent) => intent,
             Err(why) => {
                 core.service.growing = false;
-                return core.out.push(LaneCommand::Reply(change.id, Err(why)));
+                core.out.push(LaneCommand::Reply(change.id, Err(why)));
+                return false;
             }
         };
         let Change { id, shape, space, .. } = *change;
@@ -140,6 +143,18 @@ impl Growing {
         core.service.redundant = core.space.redundancy() != Redundancy::None;
         take_roles(core, &shape);
         let superblock = &mut core.metadata.superblock;
+        if shape.moves() {
+            superblock.feature_map |= feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
+            superblock.reshape = Reshape {
+                new_level: shape.level.to_md(),
+                position: 0,
+                delta_disks: shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed(),
+                new_layout: shape.layout.encode(),
+                new_chunk_sectors: shape.chunk_sectors,
+                new_offset: -i32::try_from(shape.shift_sectors).unwrap_or(i32::MAX),
+            };
+            core.metadata.position = 0;
+        }
         superblock.level = shape.level.to_md();
         superblock.layout = shape.layout.encode();
         superblock.raid_disks = shape.raid_disks;
@@ -157,7 +172,27 @@ impl Growing {
         core.metadata.intent = intent;
         core.metadata.queue_whole_bitmap();
         let ticket = core.metadata.queue_superblock(true);
-        *self = Self::Telling(Box::new((id, shape, from)), ticket);
+        let moves = shape.moves();
+        *self = Self::Telling(Box::new((Some(id), shape, from)), ticket);
+        moves
+    }
+
+    /// All data have moved, and the members know: the array is of the new shape alone.
+    pub(super) fn conclude(&mut self, core: &mut Core, moved: Moved) {
+        let mut from = outline(core);
+        let added = core.metadata.superblock.reshape.delta_disks;
+        from.raid_disks = from.raid_disks.saturating_add_signed(-added);
+        core.service.growing = true;
+        core.members.settle(moved);
+        core.space.settle();
+        let superblock = &mut core.metadata.superblock;
+        superblock.feature_map &= !feature::RESHAPE;
+        superblock.reshape = Reshape::default();
+        core.metadata.position = 0;
+        let shape = NewShape::of_superblock(superblock);
+        let ticket = core.metadata.queue_superblock(true);
+        let told = shape.map(|shape| Box::new((None, shape, from)));
+        *self = told.map_or(Self::Rest, |told| Self::Telling(told, ticket));
     }
 
     fn told(&mut self, core: &mut Core) {
@@ -168,11 +203,29 @@ impl Growing {
             let next = Next::by("assemble it again", Invocation::Explain { devices: Vec::new() });
             Err(Refusal::new("the array failed while its members were told", next))
         } else {
-            core.out.notify(ArrayEvent::ShapeChanged { from, to: outline(core) });
+            if !shape.moves() {
+                core.out.notify(ArrayEvent::ShapeChanged { from, to: outline(core) });
+            }
             Ok(())
         };
         core.out.push(LaneCommand::Grown(Box::new(shape)));
-        core.out.push(LaneCommand::Reply(id, answer));
+        if let Some(id) = id {
+            core.out.push(LaneCommand::Reply(id, answer));
+        }
+    }
+}
+
+/// Spares have the roles that are new: they hold all that there is of it, which is nothing.
+fn take_new_roles(core: &mut Core, from: usize) {
+    let spares = core.members.iter().filter(|(_, member)| member.state == State::Spare);
+    let spares: Vec<MemberId> = spares.map(|(id, _)| id).collect();
+    let roles = from..core.members.roles().count();
+    for (id, role) in spares.into_iter().zip(roles) {
+        core.members.change(id, |member| {
+            member.state = State::InSync { role: Role::at(role) };
+            member.superblock.recovery_offset = 0;
+            member.arriving = true;
+        });
     }
 }
 
@@ -201,6 +254,9 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
             }
             member.state = state;
         });
+    }
+    if shape.moves() {
+        take_new_roles(core, shape.roles.len());
     }
     core.members.index_roles();
 }

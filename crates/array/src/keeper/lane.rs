@@ -53,6 +53,16 @@ pub enum LaneCommand {
     /// The array has this shape now, and all members know: the lane maps by it, and takes the
     /// requests that it has held.
     Grown(Box<NewShape>),
+    /// In a reshape: the array lies by the new shape before this row of members, and by the old one
+    /// behind it. What lies between that and the other row is to be moved: writes there wait.
+    /// Answer, where these are not the same: [`WindowOpen`](LaneReport::WindowOpen), when all that
+    /// was under way is over.
+    Window {
+        /// First row that has not moved.
+        front_row: u64,
+        /// First row that does not move now.
+        end_row: u64,
+    },
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
     /// An event for monitors and people.
@@ -172,6 +182,8 @@ pub enum LaneReport {
     Trusted(Vec<Unread>),
     /// A unit of background work, by its place, is done in so many more parts than one.
     WorkParted(u64, usize),
+    /// Nothing is under way that began before the last [`Window`](LaneCommand::Window).
+    WindowOpen,
     /// A command of the running update is done, or its member has failed.
     UpdateDone,
 }

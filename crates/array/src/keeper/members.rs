@@ -72,11 +72,19 @@ impl State {
     }
 }
 
+/// The rows of the data area that have moved, and by how many sectors towards the device's begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) rows: u64,
+    pub(super) by: u64,
+}
+
 /// An attached member.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) device: String,
     device_sectors: u64,
+    moved: Moved,
     /// Its own superblock; the array-wide fields are filled in when it is written.
     pub(crate) superblock: Superblock,
     pub(crate) bad_blocks: BadBlocks,
@@ -118,6 +126,7 @@ impl Member {
         Self {
             device: config.device,
             device_sectors: config.device_sectors,
+            moved: Moved::default(),
             superblock: config.superblock,
             bad_blocks: config.bad_blocks,
             state,
@@ -149,7 +158,21 @@ impl Member {
 
     /// Device sector of a sector of the data area.
     pub(crate) const fn absolute(&self, sector: u64) -> u64 {
-        self.superblock.data_offset + sector
+        let by = if sector < self.moved.rows { self.moved.by } else { 0 };
+        self.superblock.data_offset + sector - by
+    }
+
+    /// Returns how many sectors there are before the data that nothing uses; `bitmap_sectors`: the
+    /// size of the bitmap, if there is one.
+    pub(super) fn head_room(&self, bitmap_sectors: u64) -> u64 {
+        let superblock = &self.superblock;
+        if superblock.version.is_behind_data() {
+            return 0;
+        }
+        let log = superblock.bblog_sector().map(|at| at + u64::from(superblock.bblog_size_sectors));
+        let bitmap = superblock.bitmap_sector().map(|at| at + bitmap_sectors);
+        let used = [Some(superblock.super_offset + 8), log, bitmap].into_iter().flatten().max();
+        superblock.data_offset.saturating_sub(used.unwrap_or(0))
     }
 
     /// Returns whether the member has been given its role's contents below this sector of its data
@@ -191,6 +214,33 @@ impl Members {
     /// [`index_roles`]: Self::index_roles
     pub(super) fn reshape(&mut self, raid_disks: usize) {
         self.roles = vec![RoleEntry::default(); raid_disks];
+    }
+
+    /// These rows of all members have moved.
+    pub(super) fn set_moved(&mut self, moved: Moved) {
+        self.table.iter_mut().flatten().for_each(|member| member.moved = moved);
+    }
+
+    /// All rows have moved: the data begin there from now on.
+    pub(super) fn settle(&mut self, moved: Moved) {
+        for member in self.table.iter_mut().flatten() {
+            member.moved = Moved::default();
+            member.superblock.data_offset -= moved.by;
+            member.superblock.data_size += moved.by;
+        }
+    }
+
+    /// Returns the places where a role's strip is to lie at this row, once it has moved by so many
+    /// sectors.
+    pub(crate) fn moved_view(&self, role: Role, row: u64) -> RoleView {
+        let mut view = RoleView::default();
+        if let Some(id) = self.role(role).holder
+            && let Some(member) = self.get(id)
+        {
+            let sector = member.superblock.data_offset + row - member.moved.by;
+            view.writers[0] = Some(MemberPlace { member: id, sector });
+        }
+        view
     }
 
     /// Recomputes who holds which role from the members' states.

@@ -49,6 +49,9 @@ pub(super) struct Metadata {
     /// those that are out of reach.
     pub(super) made_faulty: BTreeSet<u32>,
     pub(super) block_bytes: u32,
+    /// Array sector before which data have moved in a reshape: superblocks say so once that is
+    /// durable.
+    pub(super) position: u64,
     pub(super) clean: Clean,
     /// Features for journals of nodes: writes may be recorded there, and not be in their place.
     pub(super) journals: JournalFeatures,
@@ -81,6 +84,7 @@ impl Metadata {
         Self {
             epoch_micros: 0,
             found: superblock.clone(),
+            position: superblock.reshape.position,
             made_faulty: BTreeSet::new(),
             superblock: as_md_keeps_it(superblock, space, block_bytes),
             block_bytes,

@@ -60,7 +60,7 @@ use phases::Begun;
 use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
-use sync::Sync;
+use sync::{Moving, Sync};
 pub use update::{MetaWrite, PAGE_BYTES};
 pub use view::KeeperView;
 pub use work::{Done, Fix, Unit, Unread, Work};
@@ -167,7 +167,7 @@ impl Keeper {
         }
         let mut sync = Sync::default();
         sync.unsynced.vouched = config.force && unclean && core.members.degraded() > 0;
-        Ok(Self {
+        let mut keeper = Self {
             core,
             checkpoints: Checkpoints::new(now),
             failures: Failures::default(),
@@ -179,7 +179,9 @@ impl Keeper {
             vacancies: Vacancies::default(),
             begun: false,
             replies: Vec::new(),
-        })
+        };
+        keeper.begin_moving();
+        Ok(keeper)
     }
 
     /// Tells the time of day: microseconds since 1970 at `Instant(0)`.
@@ -331,7 +333,22 @@ impl Keeper {
 
     /// Growing: when nothing is in flight any more, the members are told.
     pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
-        self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
+        let begins = self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
+        if begins {
+            self.begin_moving();
+        }
+        if let Some(moved) = self.sync.take_moved() {
+            self.growing.conclude(&mut self.core, moved);
+        }
+    }
+
+    /// Superblocks tell of a reshape: data are to move.
+    fn begin_moving(&mut self) {
+        self.sync.moving = Moving::of(&self.core.metadata.superblock);
+        if let Some(moving) = &self.sync.moving {
+            self.core.members.set_moved(moving.moved());
+            self.core.space.set_moved_rows(moving.moved().rows);
+        }
     }
 
     /// Stopping: when nothing is in flight any more, the superblocks say clean.

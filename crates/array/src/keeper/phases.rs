@@ -68,6 +68,7 @@ impl Core {
             clean: !self.metadata.clean.active,
             recovered: self.members.rebuilding(),
             resynced: self.metadata.clean.resynced,
+            position: self.metadata.position,
             journal_tail: self.metadata.journal.as_ref().and_then(JournalDevice::tail),
             wanted,
         });
@@ -160,6 +161,9 @@ impl Core {
             // The superblocks go on telling the last state in which the array could change.
             running.wanted = Wanted::default();
             return;
+        }
+        if running.wanted.flush || crate::broken("reshape-flush") {
+            self.metadata.superblock.reshape.position = running.position;
         }
         if running.wanted.flush {
             for (id, offset) in &running.recovered {

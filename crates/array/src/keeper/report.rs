@@ -70,6 +70,11 @@ impl Keeper {
                 self.sync.scrub.mismatch_sectors += u64::from(sectors);
                 core.out.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
             }
+            R::WindowOpen => {
+                if let Some(moving) = &mut self.sync.moving {
+                    moving.opened();
+                }
+            }
             R::UpdateDone => self.update_done(),
         }
     }

@@ -94,6 +94,12 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Returns whether everything is still there when these roles are lost.
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool;
 
+    /// In a reshape these rows lie by the new shape.
+    fn set_moved_rows(&mut self, _rows: u64) {}
+
+    /// A reshape is over: all lies by the new shape.
+    fn settle(&mut self) {}
+
     /// Returns whether the members' rows lie elsewhere in the space for each role.
     fn is_by_role(&self) -> bool {
         false

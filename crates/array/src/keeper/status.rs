@@ -33,6 +33,8 @@ impl KeeperView<'_> {
         };
         let sync = &self.keeper.sync;
         let scrub = &sync.scrub;
+        let intent = metadata.intent.as_ref();
+        let bitmap_sectors = intent.map_or(0, |intent| intent.bitmap.size_sectors());
         let statuses = members
             .iter()
             .map(|(member, m)| MemberStatus {
@@ -46,6 +48,7 @@ impl KeeperView<'_> {
                 needed: self.keeper.core.needs(member),
                 devflags: m.superblock.devflags,
                 data_sectors: m.data_room(),
+                head_sectors: m.head_room(bitmap_sectors),
                 events: metadata.superblock.events,
                 errors: m.errors,
                 corrected_reads: m.superblock.corrected_reads,

@@ -4,7 +4,10 @@ use super::core::Core;
 use super::members::{Member, State};
 use crate::assemble::Had;
 use crate::format::Superblock;
-use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature, time_code, time_parts};
+
+/// Features of the whole array that stay as they are.
+const KEPT: u32 = feature::RAID0_LAYOUT | feature::LOGS | feature::RESHAPE;
 
 impl Core {
     /// The superblock of one member as it is to be written now.
@@ -13,9 +16,14 @@ impl Core {
         let array = &metadata.superblock;
         let mut image = member.superblock.with_array_of(array);
         image.utime = metadata.wall_clock(self.now);
+        if array.has(feature::RESHAPE_ACTIVE) {
+            // By its microseconds it is known not to be md's: see `assemble/reshape/goes_on.rs`.
+            let (seconds, micros) = time_parts(image.utime);
+            image.utime = time_code(seconds, micros.max(1));
+        }
         image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
-        image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
+        image.feature_map = array.feature_map & KEPT;
         // By what is written here: that nothing waits for a resync may still be on its way.
         let in_line = image.resync_offset == MAX_SECTOR;
         image.feature_map |= metadata.journals.features(clean, in_line);

@@ -67,6 +67,8 @@ pub(super) struct Update {
     /// Progress of recovery, by member, when the flush began; durable after it.
     pub(super) recovered: Vec<(MemberId, u64)>,
     pub(super) resynced: u64,
+    /// How far data had moved then.
+    pub(super) position: u64,
     /// The tail of the journal when the flush began.
     pub(super) journal_tail: Option<u64>,
 }

@@ -172,6 +172,7 @@ const fn work_words(action: SyncAction) -> (&'static str, &'static str, &'static
         }
         SyncAction::Recovery => ("recovering", "recovering (PENDING)", "Rebuild Status"),
         SyncAction::Check => ("checking", "checking (PENDING)", "Check Status"),
+        SyncAction::Reshape => ("reshaping", "reshaping (PENDING)", "Reshape Status"),
     }
 }
 

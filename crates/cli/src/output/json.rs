@@ -379,6 +379,7 @@ pub(crate) fn state_words(status: &Status) -> Vec<&'static str> {
         SyncAction::Recovery => words.push("recovering"),
         SyncAction::Check => words.push("checking"),
         SyncAction::Repair => words.push("repairing"),
+        SyncAction::Reshape => words.push("reshaping"),
     }
     words
 }

@@ -27,6 +27,8 @@ impl Client {
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
             LaneCommand::BeginJournal { .. } | LaneCommand::JournalMode(_) => {}
+            // The keeper refuses another shape here.
+            LaneCommand::Grown(_) | LaneCommand::Window { .. } => {}
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.view().has_stopped() {
                     self.parts.close_visits();
@@ -42,8 +44,6 @@ impl Client {
             LaneCommand::CheckpointDone => self.parts.engine.journals.checkpoint_done(),
             // Slice-sets look in each turn whether they may begin; ids do not change.
             LaneCommand::Updated | LaneCommand::Disown(_) => {}
-            // The keeper refuses another shape before it comes to this.
-            LaneCommand::Grown(_) => {}
         }
     }
 

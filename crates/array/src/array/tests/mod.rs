@@ -16,6 +16,7 @@ mod hang;
 mod invariants;
 mod logs;
 mod mending;
+mod moving;
 mod nested;
 mod past;
 mod ranges;

@@ -300,10 +300,16 @@ impl World {
     }
 
     pub(super) fn request(&mut self, op: Op, sector: u64, sectors: u64, buf: Buf) {
+        self.ask(op, sector, sectors, buf);
+    }
+
+    /// The same; the id of the request.
+    pub(super) fn ask(&mut self, op: Op, sector: u64, sectors: u64, buf: Buf) -> RequestId {
         let id = RequestId(self.next);
         self.next += 1;
         let request = Request { id, op, sector, sectors, buf };
         self.array.submit(self.now, request).unwrap();
+        id
     }
 
     pub(super) fn write(&mut self, sector: u64, data: &[u8]) -> Result<(), RequestError> {
@@ -347,12 +353,17 @@ impl World {
         !std::mem::take(&mut self.answers).is_empty()
     }
 
-    /// Gives a command with no time passing; whether it was answered.
-    pub(super) fn begin_command(&mut self, command: Command) -> bool {
+    /// Gives a command with no time passing.
+    pub(super) fn tell(&mut self, command: Command) {
         let id = CommandId(self.next);
         self.next += 1;
         self.array.handle(self.now, Event::Command { id, command });
         self.run_until_idle();
+    }
+
+    /// The same; whether it was answered.
+    pub(super) fn begin_command(&mut self, command: Command) -> bool {
+        self.tell(command);
         !std::mem::take(&mut self.answers).is_empty()
     }
 

@@ -8,6 +8,7 @@
 mod backup;
 mod code;
 mod front;
+mod goes_on;
 mod maps;
 mod pieces;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod weigh;
 
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
+pub(super) use goes_on::settled;
 
 use self::backup::BackupPlace;
 use self::code::Code;
@@ -86,6 +88,9 @@ pub(super) fn decide(
             return refused(candidates, superblock, reason);
         }
     };
+    if !options.read_only && goes_on::is_possible(&numbers, candidates, superblock) {
+        return goes_on::decide(&numbers, candidates, newest, superblock, options);
+    }
     let options_to_read = Options { read_only: true, ..options };
     let by =
         |side| decide_alike(&seen(&numbers, candidates, superblock, side), newest, options_to_read);
@@ -124,7 +129,10 @@ fn checked(
     let numbers = Numbers::of(superblock)?;
     let devices = candidates.iter().filter_map(|c| Some((&c.device, c.superblock.as_ref().ok()?)));
     for (device, other) in devices {
+        // As long as nothing has moved, it counts as not begun.
+        let knows_less = numbers.position == 0 && !other.has(feature::RESHAPE_ACTIVE);
         let equal = same_array(other, superblock) && other.events == superblock.events;
+        let equal = equal && !knows_less;
         let agrees = numbers.is_that_of(other)
             && other.reshape.position == superblock.reshape.position
             && other.has(feature::RESHAPE_ACTIVE);

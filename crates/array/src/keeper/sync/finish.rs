@@ -55,7 +55,7 @@ impl Sync {
     }
 
     /// Members became in sync, the array clean.
-    fn finish(&mut self, core: &mut Core) {
+    pub(super) fn finish(&mut self, core: &mut Core) {
         let action = std::mem::take(&mut self.action);
         self.phase = WorkPhase::Idle;
         if core.service.failed && self.interrupted.is_none() {

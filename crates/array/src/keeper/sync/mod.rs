@@ -7,6 +7,7 @@
 mod copying;
 mod finish;
 pub(super) mod kept;
+mod moving;
 mod ranges;
 mod scrub;
 mod speed;
@@ -27,6 +28,7 @@ use crate::format::superblock::MAX_SECTOR;
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 pub(super) use copying::Copying;
+pub(super) use moving::Moving;
 pub(crate) use ranges::Ranges;
 pub(super) use state::Sync;
 use state::WorkPhase;
@@ -58,7 +60,7 @@ impl Sync {
         }
         match self.phase {
             WorkPhase::Idle => self.choose(core),
-            WorkPhase::Running => self.pump(core),
+            WorkPhase::Running => self.go_on(core),
             WorkPhase::Finishing(ticket) if core.metadata.is_done(ticket) => {
                 self.begin_to_verify(core)
             }
@@ -74,6 +76,14 @@ impl Sync {
         }
         let Service { failed, writes_over, stopping, growing, .. } = core.service;
         if failed || writes_over || stopping || growing {
+            return;
+        }
+        if let Some(moving) = &self.moving {
+            // Everything else waits until each row is where it is to be.
+            if moving.waits.is_none() && !moving.is_over() {
+                let (front, end) = (moving.front, moving.end);
+                self.begin(core, SyncAction::Reshape, front, end);
+            }
             return;
         }
         self.assign_spares(core);
@@ -138,7 +148,14 @@ impl Sync {
         self.speed.restart(core.now, from);
         self.checkpoint_at = core.now.plus_millis(CHECKPOINT_MS);
         core.out.notify(ArrayEvent::SyncStarted(action));
-        self.pump(core);
+        self.go_on(core);
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        match self.action {
+            SyncAction::Reshape => self.drive_moving(core),
+            _ => self.pump(core),
+        }
     }
 
     /// Gives spares to roles nobody holds, and to members that want a replacement.
@@ -251,13 +268,13 @@ impl Sync {
         }
     }
 
-    /// Issues units while the window and the speed limit allow.
-    fn pump(&mut self, core: &mut Core) {
+    /// Issues units while the limits allow.
+    fn issue_units(&mut self, core: &mut Core) {
         self.speed.mark(core.now, self.low_water());
         let mut skipped = 0;
         while self.interrupted.is_none()
             && !self.paused
-            && self.cursor < self.end
+            && self.cursor < self.limit()
             && self.units.len() < core.rules.units_at_once
             && self.speed.next_at().is_some_and(|at| at <= core.now)
         {
@@ -270,6 +287,10 @@ impl Sync {
                 }
             }
         }
+    }
+
+    fn pump(&mut self, core: &mut Core) {
+        self.issue_units(core);
         let at_end = self.cursor >= self.end || self.interrupted.is_some();
         if at_end && self.units.is_empty() {
             if self.copies

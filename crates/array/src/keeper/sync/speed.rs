@@ -55,9 +55,14 @@ impl Speed {
         }
     }
 
+    /// Returns how many bytes a second may be worked on; `busy`: others use the members.
+    pub(super) fn limit(&self, busy: bool) -> u64 {
+        if busy { self.min_bytes_s.min(self.max_bytes_s) } else { self.max_bytes_s }
+    }
+
     /// Holds the next unit of work back as the limits ask; `busy`: others use the members.
     pub(super) fn charge(&mut self, now: Instant, sectors: u64, busy: bool) {
-        let limit = if busy { self.min_bytes_s.min(self.max_bytes_s) } else { self.max_bytes_s };
+        let limit = self.limit(busy);
         if limit == u64::MAX {
             return;
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::FULL_MS;
 use super::copying::Copying;
+use super::moving::Moving;
 use super::scrub::Scrub;
 use super::speed::Speed;
 use super::unread::UnreadPlaces;
@@ -65,6 +66,7 @@ pub(in crate::keeper) struct Sync {
     pub(super) recovery_waits: Option<String>,
     pub(in crate::keeper) unread: UnreadPlaces,
     pub(in crate::keeper) scrub: Scrub,
+    pub(in crate::keeper) moving: Option<Moving>,
     pub(super) speed: Speed,
     pub(super) checkpoint_at: Instant,
 }
@@ -125,6 +127,9 @@ impl Sync {
         }
         if self.phase != WorkPhase::Running || self.paused {
             return None;
+        }
+        if self.action == SyncAction::Reshape {
+            return self.speed.next_at().filter(|at| *at > now);
         }
         Some(self.speed.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
     }
@@ -187,6 +192,9 @@ impl Sync {
     pub(in crate::keeper) fn retry(&mut self, members: &Members) {
         self.unsynced.resync_waits = None;
         self.recovery_waits = None;
+        if let Some(moving) = &mut self.moving {
+            moving.waits = None;
+        }
         self.unsynced.unmarkable = false;
         // It goes on with the others where it was.
         let first = members.first_to_rebuild();
@@ -208,7 +216,9 @@ impl Sync {
             Some(left) => format!("{} sectors are not in sync: {why}", left.sectors()),
             None => format!("the resync waits: {why}"),
         });
-        if self.is_idle() { self.recovery_waits.clone().or(resync) } else { None }
+        let moves = self.moving.as_ref().and_then(|moving| moving.waits.clone());
+        let moves = moves.map(|why| format!("the reshape waits: {why}"));
+        if self.is_idle() { moves.or(self.recovery_waits.clone()).or(resync) } else { None }
     }
 
     /// The unit that this place of a role is in, and how much of the role it takes.
@@ -264,7 +274,7 @@ impl Sync {
                     }
                 }
             }
-            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
+            SyncAction::Check | SyncAction::Repair | SyncAction::Reshape | SyncAction::Idle => {}
         }
     }
 }

@@ -50,6 +50,7 @@ impl Sync {
                 }
                 Work::Rebuild(targets)
             }
+            SyncAction::Reshape => Work::Move,
             SyncAction::Idle => return false,
         };
         self.ask_for(core, start, unit, work);
@@ -118,9 +119,7 @@ impl Sync {
 
     /// Holds the next unit back as the speed limits ask.
     pub(super) fn charge_speed(&mut self, core: &Core) {
-        let last = core.metadata.clean.last_request;
-        let busy = last.is_some_and(|at| core.now < at.plus_millis(BUSY_MS));
-        self.speed.charge(core.now, core.space.unit_sectors(), busy);
+        self.speed.charge(core.now, core.space.unit_sectors(), is_busy(core));
     }
 
     /// The lane does a unit in so many more parts than one; each is answered for itself.
@@ -146,7 +145,7 @@ impl Sync {
                 let copies = match work {
                     Work::Rebuild(targets) => targets.len() as u64,
                     Work::Copy => 1,
-                    Work::Compare(_) | Work::Verify(_) => 0,
+                    Work::Compare(_) | Work::Verify(_) | Work::Move => 0,
                 };
                 self.copied_sectors += u64::from(unit.sectors) * copies;
                 if *work == Work::Copy
@@ -154,6 +153,12 @@ impl Sync {
                 {
                     copying.note_copied(core, unit.start, unit.end());
                 }
+            }
+            (Work::Move, Done::Unread(lost)) if self.work_goes_on() => {
+                for Unread { array_sector, sectors, members } in lost {
+                    self.unread.add(array_sector, sectors, &members);
+                }
+                self.note_unmoved(place, format!("row {place} of the members cannot be read"));
             }
             (_, Done::Alone) => self.scrub.uncompared_sectors += u64::from(unit.sectors),
             (Work::Rebuild(targets), Done::Unread(_)) if self.all_keep(core, targets, unit) => {
@@ -192,7 +197,11 @@ impl Sync {
         let in_line = match work {
             Work::Compare(Fix::Repair) => true,
             Work::Compare(Fix::Nothing) => equal,
-            Work::Compare(Fix::Resync) | Work::Rebuild(_) | Work::Copy | Work::Verify(_) => false,
+            Work::Compare(Fix::Resync)
+            | Work::Rebuild(_)
+            | Work::Copy
+            | Work::Verify(_)
+            | Work::Move => false,
         };
         if in_line && let Some(left) = &mut self.unsynced.left {
             left.remove(unit.start, unit.end());
@@ -209,7 +218,7 @@ impl Sync {
                 self.unsynced.missed.insert(unit.start, unit.end());
                 return;
             }
-            Work::Compare(_) | Work::Verify(_) => return,
+            Work::Compare(_) | Work::Verify(_) | Work::Move => return,
             Work::Copy => {
                 if let Some(copying) = &self.copying {
                     copying.note_not_copied(core, unit.start, unit.end());
@@ -246,6 +255,10 @@ impl Sync {
                 self.recovery_waits = Some(reason.into());
                 self.retry_at = Some(core.now.plus_millis(FULL_MS));
             }
+            SyncAction::Reshape => {
+                self.note_unmoved(place, reason.into());
+                self.retry_at = Some(core.now.plus_millis(FULL_MS));
+            }
             SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {}
         }
     }
@@ -273,12 +286,18 @@ impl Sync {
                 self.cursor = self.cursor.min(row);
                 self.wait_for_room(core.now, TORN);
             }
-            SyncAction::Check | SyncAction::Repair | SyncAction::Idle => {
+            SyncAction::Check | SyncAction::Repair | SyncAction::Reshape | SyncAction::Idle => {
                 self.wait_for_room(core.now, TORN);
             }
         }
         core.metadata.queue_superblock(false);
     }
+}
+
+/// Returns whether others use the members.
+pub(super) fn is_busy(core: &Core) -> bool {
+    let last = core.metadata.clean.last_request;
+    last.is_some_and(|at| core.now < at.plus_millis(BUSY_MS))
 }
 
 /// Notes rows as bad, of so many sectors each, where nobody can tell a member what it is to hold.

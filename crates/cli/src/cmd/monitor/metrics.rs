@@ -247,7 +247,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
 }
 
 /// States of arrays, in the words of [`state_words`].
-const STATES: [&str; 9] = [
+const STATES: [&str; 10] = [
     "clean",
     "active",
     "read-only",
@@ -257,6 +257,7 @@ const STATES: [&str; 9] = [
     "recovering",
     "checking",
     "repairing",
+    "reshaping",
 ];
 
 /// By node_exporter's words.
@@ -268,8 +269,13 @@ const MEMBER_STATES: [(MemberState, &str); 5] = [
     (MemberState::Journal, "journal"),
 ];
 
-const ACTIONS: [SyncAction; 4] =
-    [SyncAction::Resync, SyncAction::Recovery, SyncAction::Check, SyncAction::Repair];
+const ACTIONS: [SyncAction; 5] = [
+    SyncAction::Resync,
+    SyncAction::Recovery,
+    SyncAction::Check,
+    SyncAction::Repair,
+    SyncAction::Reshape,
+];
 
 #[cfg(test)]
 mod tests;

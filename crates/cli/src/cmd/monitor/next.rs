@@ -63,6 +63,7 @@ pub(super) fn id(event: Event, array: &Seen) -> Option<String> {
         | Event::RebuildFinished
         | Event::SpareActive
         | Event::NewArray
+        | Event::ArrayGrown
         | Event::TestMessage => return None,
     };
     Some(condition.to_string())

@@ -1,0 +1,344 @@
+//! More members for an array with parity, while it serves: every byte is where the map says, at
+//! each moment, and after each cut.
+
+use super::world::Fate;
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::RequestId;
+use crate::action::Command;
+use crate::events::{SyncAction, SyncEnd};
+use crate::grow::Grow;
+
+/// Level, layout, members at first and at last, chunk.
+type Change = (i32, u32, u32, u32, u32);
+
+const CHANGES: &[Change] = &[
+    (5, 2, 3, 4, 16),
+    (5, 0, 3, 5, 16),
+    (5, 3, 2, 3, 16),
+    (4, 0, 3, 4, 16),
+    (6, 2, 4, 5, 16),
+    (6, 8, 4, 6, 16),
+    (5, 2, 4, 5, 32),
+];
+
+fn begin(change: Change, bitmap: bool) -> World {
+    let (level, layout, from, to, chunk) = change;
+    let mut world = World::with(level, layout, from, chunk, |config| {
+        if bitmap {
+            add_bitmap(config);
+        }
+    });
+    (from..to).for_each(|_| _ = world.add_disk());
+    world
+}
+
+const fn grow(to: u32) -> Command {
+    Command::Grow(Grow::RaidDisks(to))
+}
+
+fn has_ended(world: &World) -> bool {
+    world.ended(SyncAction::Reshape) == Some(SyncEnd::Complete)
+}
+
+#[test]
+fn data_move_to_more_members() {
+    for &change in CHANGES {
+        let mut world = begin(change, true);
+        let before = world.array.array_sectors();
+        let content = fill(&mut world);
+        world.command(grow(change.3));
+        world.run();
+        assert!(has_ended(&world), "{change:?}: {:?}", world.events);
+        let now = world.array.array_sectors();
+        let parity = if change.0 == 6 { 2 } else { 1 };
+        let data = |disks: u32| u64::from(disks - parity);
+        assert_eq!(now, before / data(change.2) * data(change.3), "{change:?}");
+        let bytes = content.len();
+        let first = world.read(0, before.min(2048)).unwrap();
+        assert!(first == content[..first.len()], "{change:?}");
+        let last = world.read(before - 100, 100).unwrap();
+        assert!(last == content[bytes - last.len()..], "{change:?}");
+        assert_eq!(world.check(), 0, "{change:?}");
+        let content = fill(&mut world);
+        world.command(Command::Fail(MemberId(1)));
+        compare(&mut world, &content, &format!("{change:?}"));
+        world.cut_power_and_restart();
+        assert_eq!(world.array.array_sectors(), now, "{change:?}");
+        compare(&mut world, &content, &format!("{change:?} again"));
+    }
+}
+
+/// Loses what is written after so many writes, as when the power goes. Returns the count of all.
+fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
+    let seen = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = seen.clone();
+    world.rule(move |_, op| match op {
+        IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush => {
+            count.set(count.get() + 1);
+            if count.get() > most { Fate::Lose } else { Fate::Serve }
+        }
+        _ => Fate::Serve,
+    });
+    seen
+}
+
+/// The power goes after each of the writes of a reshape, with volatile caches; and once more in
+/// the middle of what follows.
+#[test]
+fn the_power_goes_at_any_write_of_a_reshape() {
+    for &change in &[(5, 2, 3, 4, 16), (6, 2, 4, 6, 16)] {
+        let mut step = 1;
+        let mut most = 0;
+        loop {
+            let mut world = begin(change, most % 2 == 0);
+            let content = fill(&mut world);
+            world.run();
+            let seen = lose_after(&mut world, most);
+            world.begin_command(grow(change.3));
+            let all = seen.get();
+            world.cut_power_and_restart();
+            let what = format!("{change:?}: {most} of {all} writes");
+            assert_eq!(world.array.status().degraded, 0, "{what}");
+            if most % 3 == 0 {
+                lose_after(&mut world, most % 40);
+                world.run_until_idle();
+                world.cut_power_and_restart();
+            }
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            let sectors = content.len() as u64 / SECTOR_BYTES;
+            assert!(world.array.array_sectors() >= sectors, "{what}");
+            for sector in (0..sectors).step_by(1024) {
+                let read = world.read(sector, (sectors - sector).min(1024)).unwrap();
+                let start = (sector * SECTOR_BYTES) as usize;
+                assert!(read == content[start..start + read.len()], "{what}: at {sector}");
+            }
+            assert_eq!(world.check(), 0, "{what}");
+            if most > all {
+                break;
+            }
+            // Each write at the begin and at the end, some in between.
+            step = if most > 60 && most + 120 < all { 7 } else { step.min(1) };
+            most += step;
+        }
+    }
+}
+
+/// A random source for a test.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// A request that is not answered: its kind, where it is, and its buffer.
+struct Asked {
+    id: RequestId,
+    /// What it writes; none for a read.
+    bytes: Option<Vec<u8>>,
+    sector: u64,
+    sectors: u64,
+    buf: Buf,
+    slot: u64,
+    /// What was there when the read began; a write over it meanwhile makes it any.
+    expected: Option<Vec<u8>>,
+}
+
+const SLOTS: u64 = 24;
+const SLOT_SECTORS: u64 = 64;
+
+/// Clients that read and write while data move, and what they may find.
+struct Clients {
+    world: World,
+    dice: Dice,
+    /// Acknowledged content.
+    content: Vec<u8>,
+    /// What a sector held before it was written, where nothing was flushed since.
+    before: BTreeMap<u64, Vec<Vec<u8>>>,
+    asked: Vec<Asked>,
+    free: Vec<u64>,
+    what: String,
+}
+
+fn range(sector: u64, sectors: u64) -> std::ops::Range<usize> {
+    (sector * SECTOR_BYTES) as usize..((sector + sectors) * SECTOR_BYTES) as usize
+}
+
+impl Clients {
+    fn new(world: World, content: Vec<u8>, seed: u64, what: String) -> Self {
+        let (dice, free) = (Dice(seed), (0..SLOTS).collect());
+        Self { world, dice, content, before: BTreeMap::new(), asked: Vec::new(), free, what }
+    }
+
+    fn ask(&mut self) {
+        let all = self.content.len() as u64 / SECTOR_BYTES;
+        let sectors = 1 + self.dice.below(SLOT_SECTORS);
+        let sector = self.dice.below(all - sectors);
+        let writes = self.dice.below(2) == 0;
+        let overlaps = |other: &Asked| {
+            other.sector < sector + sectors && sector < other.sector + other.sectors
+        };
+        if self.asked.iter().any(|other| overlaps(other) && (writes || other.bytes.is_some())) {
+            return;
+        }
+        let Some(slot) = self.free.pop() else { return };
+        let offset = self.world.arena.len() as u64 - (4 << 20) + slot * SLOT_SECTORS * SECTOR_BYTES;
+        let buf = Buf { offset, len: (sectors * SECTOR_BYTES) as u32 };
+        let bytes = writes.then(|| noise(self.dice.below(1 << 30), buf.len as usize));
+        let op = match &bytes {
+            Some(bytes) => {
+                self.world.bytes(buf).copy_from_slice(bytes);
+                Op::Write { fua: self.dice.below(4) == 0 }
+            }
+            None => Op::Read,
+        };
+        let id = self.world.ask(op, sector, sectors, buf);
+        let expected = (!writes).then(|| self.content[range(sector, sectors)].to_vec());
+        self.asked.push(Asked { id, bytes, sector, sectors, buf, slot, expected });
+        self.world.run_until_idle();
+    }
+
+    fn take_answers(&mut self) {
+        for (id, result) in std::mem::take(&mut self.world.answers) {
+            let Some(at) = self.asked.iter().position(|asked| asked.id == id) else { continue };
+            let asked = self.asked.swap_remove(at);
+            if result == Err(RequestError::BufferHeld) && asked.bytes.is_none() {
+                // Who asked tries again with other memory.
+                continue;
+            }
+            self.free.push(asked.slot);
+            assert_eq!(result, Ok(()), "{}", self.what);
+            let place = range(asked.sector, asked.sectors);
+            if let Some(bytes) = asked.bytes {
+                for number in asked.sector..asked.sector + asked.sectors {
+                    let old = self.content[range(number, 1)].to_vec();
+                    self.before.entry(number).or_default().push(old);
+                }
+                self.content[place].copy_from_slice(&bytes);
+            } else if let Some(expected) = asked.expected {
+                let read = self.world.bytes(asked.buf).to_vec();
+                assert!(read == expected, "{}: a read at {}", self.what, asked.sector);
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(8) {
+            0 | 1 => self.ask(),
+            2 => _ = self.world.pass_time(),
+            _ if !self.world.held.is_empty() => {
+                let one = self.dice.below(self.world.held.len() as u64) as usize;
+                self.world.release_one(one);
+            }
+            _ => _ = self.world.pass_time(),
+        }
+        self.take_answers();
+    }
+
+    /// All that was acknowledged is there; what was not is there, or what was before it, sector by
+    /// sector.
+    fn compare(&mut self) {
+        let all = self.content.len() as u64 / SECTOR_BYTES;
+        let mut now = self.content.clone();
+        for sector in (0..all).step_by(512) {
+            let sectors = (all - sector).min(512);
+            let read = self.world.read(sector, sectors).unwrap();
+            for (number, found) in (sector..).zip(read.chunks(SECTOR_BYTES as usize)) {
+                let known = &self.content[range(number, 1)];
+                let maybe = self.asked.iter().find_map(|asked| {
+                    let at = number.checked_sub(asked.sector).filter(|at| *at < asked.sectors)?;
+                    Some(&asked.bytes.as_ref()?[range(at, 1)])
+                });
+                let mut older = self.before.get(&number).into_iter().flatten();
+                let fits = found == known || maybe == Some(found) || older.any(|old| old == found);
+                assert!(fits, "{}: at sector {number}", self.what);
+                now[range(number, 1)].copy_from_slice(found);
+            }
+        }
+        self.content = now;
+    }
+}
+
+fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
+    let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
+    let mut world = begin(change, seed % 2 == 0);
+    let content = fill(&mut world);
+    world.run();
+    world.hold(|_, _| true);
+    world.begin_command(grow(change.3));
+    let mut clients = Clients::new(world, content, seed, format!("seed {seed}: {change:?}"));
+    for step in 0..600 + clients.dice.below(3000) {
+        clients.step();
+        trouble(&mut clients, step);
+    }
+    // What was being written when the power went may differ, and who lost a member then cannot tell.
+    let closed = clients.world.array.status().degraded == 0;
+    if seed % 3 > 0 && closed {
+        if seed % 3 == 1 {
+            // The program is killed: disks keep what they were given.
+            clients.world.disks.iter_mut().flatten().for_each(super::disk::Disk::flush);
+            clients.before.clear();
+        }
+        clients.world.cut_power_and_restart();
+        clients.compare();
+        clients.asked.clear();
+    }
+    if seed % 3 != 2 {
+        clients.before.clear();
+    }
+    clients.world.hold_nothing();
+    clients.world.tell(Command::Pause(false));
+    clients.take_answers();
+    while clients.world.pass_time() {
+        clients.take_answers();
+    }
+    assert_eq!(clients.asked.len(), 0, "{}: requests are not answered", clients.what);
+    clients.compare();
+    assert!(
+        clients.world.array.array_sectors() > clients.content.len() as u64 / SECTOR_BYTES
+            || clients.world.array.status().superblock.raid_disks == change.2
+    );
+}
+
+#[test]
+fn requests_go_on_while_data_move() {
+    for seed in 0..60 {
+        clients_over(seed, |_, _| {});
+    }
+}
+
+#[test]
+fn a_member_fails_while_data_move() {
+    for seed in 100..160 {
+        clients_over(seed, |clients, step| {
+            if step == 200 + seed {
+                let count = clients.world.disks.len() as u64;
+                let id = MemberId(clients.dice.below(count) as u16);
+                clients.world.tell(Command::Fail(id));
+                clients.take_answers();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_pause_holds_no_writes() {
+    for seed in 200..230 {
+        clients_over(seed, |clients, step| {
+            if step % 150 == 149 {
+                let paused = step % 300 == 149;
+                clients.world.tell(Command::Pause(paused));
+                clients.take_answers();
+            }
+            if step == 400 {
+                clients.world.tell(Command::Pause(false));
+            }
+        });
+    }
+}
