@@ -1,9 +1,12 @@
-//! Addresses behind the end of an array that map to scattered pieces of it, such as the extents of
-//! an extended volume. Exports use them; a request there is split by pieces of the array.
+//! Addresses behind the end of any array that map to scattered pieces of this one, such as the
+//! extents of an extended volume. Exports use them; a request there is split by pieces of the
+//! array.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+/// The first such address: an array has fewer than 2^54 sectors, however much it grows.
+const START: u64 = 1 << 63;
 /// Multiple at which scattered ranges begin, so that blocks of the array are blocks in them.
 const ALIGN_BYTES: u64 = 1 << 20;
 
@@ -18,13 +21,9 @@ struct ScatteredRange {
     pieces: Vec<Range<u64>>,
 }
 
-/// Returns the start of a range for each list of pieces, one behind the other, behind so many
-/// bytes of an array.
-pub(crate) fn starts<'a>(
-    size_bytes: u64,
-    all: impl IntoIterator<Item = &'a [Range<u64>]>,
-) -> Vec<u64> {
-    let mut next = size_bytes.next_multiple_of(ALIGN_BYTES);
+/// Returns the start of a range for each list of pieces, one behind the other.
+pub(crate) fn starts<'a>(all: impl IntoIterator<Item = &'a [Range<u64>]>) -> Vec<u64> {
+    let mut next = START;
     let mut place = |pieces: &[Range<u64>]| {
         let start = next;
         next = (start + length(pieces)).next_multiple_of(ALIGN_BYTES);
@@ -79,17 +78,17 @@ mod tests {
     fn bytes_of_an_annex_are_pieces_of_the_array() {
         const M: u64 = 1 << 20;
         let volumes = [vec![4 * M..6 * M, M..2 * M], vec![8 * M..8 * M + 4096, 2 * M..3 * M]];
-        let starts = starts(9 * M + 512, volumes.iter().map(Vec::as_slice));
-        assert_eq!(starts, [10 * M, 13 * M]);
+        let starts = starts(volumes.iter().map(Vec::as_slice));
+        assert_eq!(starts, [START, START + 3 * M]);
         let scattered = ScatteredRanges::default();
-        assert!(!scattered.hold(10 * M) && scattered.pieces(&(10 * M..11 * M)).is_empty());
+        assert!(!scattered.hold(START) && scattered.pieces(&(START..START + M)).is_empty());
         scattered.open(starts.iter().copied().zip(volumes.clone()));
-        assert!(scattered.hold(10 * M) && !scattered.hold(10 * M - 1));
-        let pieces = |from: u64, to: u64| scattered.pieces(&(from..to));
-        assert_eq!(pieces(10 * M, 13 * M), volumes[0]);
-        assert_eq!(pieces(11 * M, 11 * M + 512), [5 * M..5 * M + 512]);
-        assert_eq!(pieces(12 * M - 512, 12 * M + 512), [6 * M - 512..6 * M, M..M + 512]);
-        assert_eq!(pieces(13 * M, 13 * M + 8192), [8 * M..8 * M + 4096, 2 * M..2 * M + 4096]);
-        assert_eq!(pieces(13 * M - 512, 13 * M + 512), [2 * M - 512..2 * M], "not the next one");
+        assert!(scattered.hold(START) && !scattered.hold(START - 1));
+        let pieces = |from: u64, to: u64| scattered.pieces(&(START + from..START + to));
+        assert_eq!(pieces(0, 3 * M), volumes[0]);
+        assert_eq!(pieces(M, M + 512), [5 * M..5 * M + 512]);
+        assert_eq!(pieces(2 * M - 512, 2 * M + 512), [6 * M - 512..6 * M, M..M + 512]);
+        assert_eq!(pieces(3 * M, 3 * M + 8192), [8 * M..8 * M + 4096, 2 * M..2 * M + 4096]);
+        assert_eq!(pieces(3 * M - 512, 3 * M + 512), [2 * M - 512..2 * M], "not the next one");
     }
 }

@@ -45,16 +45,12 @@ impl ServedPart {
     }
 }
 
-/// Returns the ranges by which exports of an array of this size reach its parts. Opens those for
-/// parts in several pieces.
-pub(super) fn shown(
-    parts: &[ServedPart],
-    size_bytes: u64,
-    scattered: &ScatteredRanges,
-) -> Vec<ShownPart> {
+/// Returns the ranges by which exports reach the parts of an array. Opens those for parts in
+/// several pieces.
+pub(super) fn shown(parts: &[ServedPart], scattered: &ScatteredRanges) -> Vec<ShownPart> {
     let is_cut = |part: &&ServedPart| !part.more.is_empty();
     let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
-    let starts = scattered::starts(size_bytes, cut.iter().map(Vec::as_slice));
+    let starts = scattered::starts(cut.iter().map(Vec::as_slice));
     let mut ranges = starts.iter().zip(&cut).map(|(at, pieces)| *at..*at + length(pieces));
     let shown = parts.iter().map(|part| {
         let behind = if part.more.is_empty() { None } else { ranges.next() };
@@ -148,7 +144,7 @@ mod tests {
         let found = contents::look(&mut [("a".to_owned(), &mut image)]);
         let parts = parts(&found, 512);
         assert_eq!(parts, [ServedPart::new("p1".into(), vec![32_256..1_080_832])]);
-        let shown = shown(&parts, 4 << 20, &ScatteredRanges::default());
+        let shown = shown(&parts, &ScatteredRanges::default());
         assert_eq!(shown, [("p1".to_owned(), 32_256..1_080_832)]);
     }
 
@@ -157,8 +153,8 @@ mod tests {
         let cut = ServedPart::new("v".into(), vec![8192..12_288, 0..4096]);
         let whole = ServedPart::new("p1".into(), vec![4096..8192]);
         let scattered = ScatteredRanges::default();
-        let shown = shown(&[cut, whole], 12_288, &scattered);
-        let behind = 1 << 20..(1 << 20) + 8192;
+        let shown = shown(&[cut, whole], &scattered);
+        let behind = 1 << 63..(1 << 63) + 8192;
         assert_eq!(shown, [("v".to_owned(), behind), ("p1".to_owned(), 4096..8192)]);
         assert!(
             serde_json::from_str::<ServedPart>(r#"{"name":"a","bytes":{"start":0,"end":1}}"#)

@@ -154,7 +154,7 @@ impl OpenExports {
 
     fn shown_parts(&self) -> Vec<contents::ShownPart> {
         let parts = self.parts.as_deref().unwrap_or_default();
-        contents::shown(parts, self.facts.size_bytes, &self.scattered)
+        contents::shown(parts, &self.scattered)
     }
 
     /// All of the array that can be asked for.
