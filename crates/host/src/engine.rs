@@ -1,6 +1,7 @@
 //! The loop: one thread, one driver, one machine, one arena. Completions go in, the machine's
 //! actions come out, and everything they start goes to the kernel in one call. No policy.
 
+pub(crate) mod array_size;
 pub(crate) mod core;
 pub(crate) mod export;
 pub(crate) mod exports;
@@ -20,11 +21,12 @@ use std::time::Duration;
 use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
 use braid_array::{
-    Action, AnyMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, RequestError,
-    RequestId,
+    Action, AnyMachine, BlockMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal,
+    RequestError, RequestId, SECTOR_BYTES,
 };
 use rustix::event::EventfdFlags;
 
+use self::array_size::ArraySize;
 use self::core::Core;
 use self::export::Export;
 use self::exports::{ExportQueue, Exports};
@@ -57,6 +59,7 @@ pub struct Engine {
     executor: Executor,
     exports: Exports,
     export_queue: ExportQueue,
+    size: ArraySize,
     scattered: ScatteredRanges,
     submissions: SubmissionQueue,
     submission_side: SubmissionSide,
@@ -73,7 +76,7 @@ impl Engine {
     /// # Errors
     /// When the system is out of descriptors.
     pub fn new(
-        machine: AnyMachine,
+        mut machine: AnyMachine,
         members: Vec<(MemberId, MemberFile)>,
         mut arena: Arena,
     ) -> io::Result<Self> {
@@ -84,6 +87,7 @@ impl Engine {
         let (exports, export_queue) = Exports::new(Arc::clone(&wake));
         Ok(Self {
             executor: Executor::new(members, arena.zeroes(), Arc::clone(&wake)),
+            size: ArraySize::new(machine.block().map_or(0, |machine| size_bytes(machine))),
             machine,
             arena,
             exports,
@@ -107,6 +111,11 @@ impl Engine {
     /// Returns the queue by which other threads add and remove exports while it runs.
     pub(crate) fn export_queue(&self) -> ExportQueue {
         self.export_queue.clone()
+    }
+
+    /// Returns the size of the array, now and later.
+    pub(crate) fn size(&self) -> ArraySize {
+        self.size.clone()
     }
 
     /// Returns the map from addresses behind the end of the array to scattered pieces of it.
@@ -172,7 +181,7 @@ impl Engine {
             submission_side,
             ..
         } = self;
-        let Self { wake, scattered, hook, fabric, store, .. } = self;
+        let Self { wake, size, scattered, hook, fabric, store, .. } = self;
         // From here on only others hold the submission queue.
         drop((submissions, export_queue));
         let driver = driver(arena.memory())?;
@@ -185,6 +194,7 @@ impl Engine {
             core,
             executor,
             exports,
+            size,
             submission_side,
             wake,
             hook,
@@ -208,12 +218,19 @@ impl Engine {
     }
 }
 
+/// Returns the size of an array.
+fn size_bytes(machine: &dyn BlockMachine) -> u64 {
+    machine.array_sectors() * SECTOR_BYTES
+}
+
 /// A running engine.
 struct EngineLoop {
     machine: AnyMachine,
     core: Core,
     executor: Executor,
     exports: Exports,
+    /// Size of the array, as the exports know it.
+    size: ArraySize,
     submission_side: SubmissionSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
@@ -358,6 +375,7 @@ impl EngineLoop {
             while self.carry_out_all() {
                 more = true;
             }
+            self.notice_size();
             // Replies go out when nothing else is to be done, so that many share one message.
             if !more {
                 self.exports.iter_mut().for_each(|export| export.flush(&mut self.core));
@@ -390,6 +408,16 @@ impl EngineLoop {
             any = true;
         }
         any
+    }
+
+    /// Tells the exports if the array has another size than before.
+    fn notice_size(&mut self) {
+        let Self { core, machine, exports, size, .. } = self;
+        let Some(machine) = machine.block() else { return };
+        let bytes = size_bytes(machine);
+        if size.set(bytes) {
+            exports.iter_mut().for_each(|export| export.resized(core, bytes));
+        }
     }
 
     fn store(&mut self) -> &mut StoreQueue {
@@ -436,6 +464,8 @@ impl EngineLoop {
                 if self.core.ask_again(id) => {}
             Action::Complete { id, result } => self.completed(id, result),
             Action::Reply { id, result } => {
+                // Whoever asked for a larger array finds it everywhere.
+                self.notice_size();
                 let ended = self.submission_side.replied(&mut self.executor, id, result);
                 self.ended = ended.or(self.ended.take());
             }

@@ -25,6 +25,7 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::arena::Arena;
 use crate::control::{ControlServer, News, Served, StopRequest};
 use crate::disk::Disks;
+use crate::engine::array_size::ArraySize;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
@@ -328,9 +329,8 @@ fn open_exports(
     mounts: u32,
 ) -> Result<OpenExports, Refusal> {
     let How { name, run_dir, .. } = how;
-    let scattered = engine.scattered();
-    let mut open_exports =
-        OpenExports::new(name, run_dir, facts, mounts, upgrade::parts(), scattered);
+    let parts = upgrade::parts();
+    let mut open_exports = OpenExports::new(name, run_dir, facts, mounts, parts, engine);
     let mut open = |export| open_exports.open(export, &mut |export| Ok(engine.add_export(export)));
     how.exports.iter().try_for_each(&mut open)?;
     Ok(open_exports)
@@ -435,11 +435,10 @@ fn log_end(name: &str, result: &Result<(), Refusal>) {
     }
 }
 
-/// Properties of the array that exports need.
+/// Properties of the array that exports need, besides its size.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     uuid: [u8; 16],
-    size_bytes: u64,
     block_bytes: u32,
     /// 0 where there are no stripes.
     chunk_bytes: u64,
@@ -459,7 +458,6 @@ impl Facts {
         let chunk_bytes = u64::from(chunk_sectors) * SECTOR_BYTES;
         Self {
             uuid: superblock.set_uuid,
-            size_bytes: array_sectors * SECTOR_BYTES,
             block_bytes: machine.block_bytes(),
             chunk_bytes,
             stripe_bytes: chunk_bytes * data_members,
@@ -468,16 +466,22 @@ impl Facts {
     }
 
     /// Returns the properties on which the bytes of an export depend.
-    const fn exported(&self) -> ExportedArray {
-        let Self { size_bytes, block_bytes, read_only, .. } = *self;
+    fn exported(&self, size: &ArraySize) -> ExportedArray {
+        let Self { block_bytes, read_only, .. } = *self;
+        let size_bytes = size.bytes();
         ExportedArray { size_bytes, block_bytes, read_only }
     }
 
-    fn vhost_user_device(&self, name: &str, queues: Option<u16>) -> vhost_user::ExportedDevice {
-        let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes, .. } = *self;
+    fn vhost_user_device(
+        &self,
+        name: &str,
+        size: ArraySize,
+        queues: Option<u16>,
+    ) -> vhost_user::ExportedDevice {
+        let Self { block_bytes, read_only, chunk_bytes, stripe_bytes, .. } = *self;
         vhost_user::ExportedDevice {
             name: name.to_owned(),
-            size_bytes,
+            size,
             block_bytes,
             read_only,
             chunk_bytes,

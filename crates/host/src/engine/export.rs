@@ -46,6 +46,9 @@ pub(crate) trait Export: Send {
         false
     }
 
+    /// The array has another size from now on. Clients are told where the protocol has a way.
+    fn resized(&mut self, _core: &mut Core, _bytes: u64) {}
+
     /// Sends its answers, when nothing else is to be done: so many share one message.
     fn flush(&mut self, _core: &mut Core) {}
 

@@ -41,7 +41,7 @@ pub fn check_exports(
             check_place(export, run_dir)
         };
         has_device |= is_device;
-        let beside = extents.iter().map(|(shown, extent)| (shown.clone(), extent));
+        let beside = extents.iter().cloned();
         let extent = array.map(|array| extent_beside(export, array, beside)).transpose();
         match checked.and(extent) {
             Ok(extent) => extents.extend(extent.map(|extent| (export.to_string(), extent))),
@@ -90,15 +90,12 @@ pub(super) fn second_device() -> Refusal {
 
 /// Returns the bytes of an export, which none of the others `beside` it may write: each with its
 /// text for people.
-pub(super) fn extent_beside<'a>(
+pub(super) fn extent_beside(
     spec: &ExportSpec,
     array: ExportedArray,
-    beside: impl IntoIterator<Item = (String, &'a Extent)>,
+    beside: impl IntoIterator<Item = (String, Extent)>,
 ) -> Result<Extent, Refusal> {
-    let ExportedArray { size_bytes, block_bytes, read_only } = array;
-    let extent = spec.part.extent(size_bytes, block_bytes, read_only);
-    let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
-    let extent = extent.map_err(said)?;
+    let extent = array.extent(spec)?;
     let whole = array.whole();
     let Some((shown, other)) = beside.into_iter().find(|(_, other)| other.clashes(&extent, &whole))
     else {
@@ -115,6 +112,18 @@ pub(super) fn extent_beside<'a>(
 }
 
 impl ExportedArray {
+    /// Returns the bytes of an export.
+    pub(super) fn extent(&self, spec: &ExportSpec) -> Result<Extent, Refusal> {
+        let Self { size_bytes, block_bytes, read_only } = *self;
+        let extent = spec.part.extent(size_bytes, block_bytes, read_only);
+        extent.map_err(|Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next))
+    }
+
+    /// Returns whether an export shows all of the array.
+    pub(super) fn is_shown_by(&self, spec: &ExportSpec) -> bool {
+        self.extent(spec).is_ok_and(|extent| extent.bytes == self.whole())
+    }
+
     /// Returns all of the array that can be asked for.
     pub(super) const fn whole(&self) -> Range<u64> {
         0..self.size_bytes - self.size_bytes % self.block_bytes as u64

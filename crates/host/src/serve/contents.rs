@@ -9,7 +9,7 @@ use braid_rescue::Image;
 use braid_rescue::contents::{self, Content, Piece};
 use serde::{Deserialize, Serialize};
 
-use super::Facts;
+use super::ExportedArray;
 use crate::engine::scattered::{self, ScatteredRanges, length};
 use crate::submission::{Message, SubmissionQueue};
 
@@ -65,9 +65,13 @@ pub(super) fn shown(parts: &[ServedPart], scattered: &ScatteredRanges) -> Vec<Sh
 }
 
 /// Searches a running array for parts. Returns none where that takes too long.
-pub(super) fn look(name: &str, submissions: &SubmissionQueue, facts: Facts) -> Vec<ServedPart> {
-    let block_bytes = u64::from(facts.block_bytes);
-    let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;
+pub(super) fn look(
+    name: &str,
+    submissions: &SubmissionQueue,
+    array: ExportedArray,
+) -> Vec<ServedPart> {
+    let block_bytes = u64::from(array.block_bytes);
+    let size_bytes = array.whole().end;
     let mut array = ServedContent { submissions: submissions.clone(), size_bytes, block_bytes };
     let (done, looked) = mpsc::channel();
     let called = name.to_owned();

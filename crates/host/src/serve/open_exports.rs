@@ -2,23 +2,24 @@
 //! and taken away one by one, or all at the end.
 
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
-use super::check::{extent_beside, second_device};
+use super::check::{ExportedArray, extent_beside, second_device};
 use super::contents::{self, ServedPart};
 use super::listening::{Enter, listen_on, not_there};
 use super::part::Extent;
 use super::sockets::{SocketDisk, Sockets};
 use super::{ExportPlace, ExportSpec, Facts};
 use crate::control::{Shown, SocketFile};
+use crate::engine::Engine;
+use crate::engine::array_size::ArraySize;
 use crate::engine::exports::ExportQueue;
 use crate::engine::scattered::ScatteredRanges;
 use crate::export::nbd::Device;
 use crate::export::{fuse, ublk, vhost_user};
-use crate::handover::Handover;
+use crate::handover::{self, Handover};
 use crate::system::refused_by_system;
 use crate::token::ExportId;
 use crate::users::{self, User};
@@ -32,7 +33,6 @@ struct OpenExport {
     spec: ExportSpec,
     /// Place with chosen values: a port, a number.
     place: ExportPlace,
-    extent: Extent,
     stand: Stand,
 }
 
@@ -55,6 +55,7 @@ pub(super) struct OpenExports {
     name: String,
     run_dir: PathBuf,
     facts: Facts,
+    size: ArraySize,
     /// Number of mounts for which there is memory.
     most_mounts: usize,
     open: Vec<OpenExport>,
@@ -72,25 +73,26 @@ pub(super) struct OpenExports {
 
 impl OpenExports {
     /// Creates the list, still empty, for the array of this name; with its parts, where they are
-    /// known.
+    /// known; served by this engine.
     pub(super) fn new(
         name: &str,
         run_dir: &Path,
         facts: Facts,
         most_mounts: u32,
         parts: Option<Vec<ServedPart>>,
-        scattered: ScatteredRanges,
+        engine: &Engine,
     ) -> Self {
         Self {
             name: name.to_owned(),
             run_dir: run_dir.to_owned(),
             facts,
+            size: engine.size(),
             most_mounts: fuse::MAX_MOUNTS.min(most_mounts as usize),
             open: Vec::new(),
             shown: Shown::default(),
             sockets: Sockets::default(),
             parts,
-            scattered,
+            scattered: engine.scattered(),
             mount_table: None,
             started: false,
         }
@@ -105,14 +107,14 @@ impl OpenExports {
         self.shown.set(self.open.iter().map(OpenExport::shown).collect());
     }
 
-    /// Returns the properties of the array that exports need.
-    pub(super) const fn facts(&self) -> Facts {
-        self.facts
+    /// Returns the array, as it is now.
+    pub(super) fn exported(&self) -> ExportedArray {
+        self.facts.exported(&self.size)
     }
 
     /// Returns whether the array was searched for parts, or has no export that shows them.
     pub(super) fn need_no_look(&self) -> bool {
-        self.parts.is_some() || !self.open.iter().any(|open| open.shows_parts(&self.whole()))
+        self.parts.is_some() || !self.open.iter().any(|open| open.shows_parts(self.exported()))
     }
 
     /// Returns the parts on the array, if they were searched for.
@@ -129,10 +131,10 @@ impl OpenExports {
     }
 
     fn show_parts(&self, open: &mut OpenExport) {
-        let whole = self.whole();
+        let array = self.exported();
         let called = self.name(&open.spec).to_owned();
         match &mut open.stand {
-            Stand::Disk(disk) if open.extent.bytes == whole => {
+            Stand::Disk(disk) if array.is_shown_by(&open.spec) => {
                 let block = u64::from(self.facts.block_bytes);
                 let parts = self.shown_parts().into_iter();
                 let begins = parts.filter(|(_, bytes)| bytes.start.is_multiple_of(block));
@@ -157,11 +159,6 @@ impl OpenExports {
         contents::shown(parts, &self.scattered)
     }
 
-    /// All of the array that can be asked for.
-    const fn whole(&self) -> Range<u64> {
-        self.facts.exported().whole()
-    }
-
     /// Opens an export, which comes into the engine by `enter`.
     pub(super) fn open(&mut self, spec: &ExportSpec, enter: Enter<'_>) -> Result<(), Refusal> {
         let mut spec = spec.clone();
@@ -177,9 +174,11 @@ impl OpenExports {
             }
             place @ ExportPlace::VhostUser(_) => {
                 let (listener, file) = listen_on(&spec, &self.run_dir)?;
-                let mut server = vhost_user::VhostServer::new(
-                    self.facts.vhost_user_device(&self.name, spec.queues),
-                );
+                let mut server = vhost_user::VhostServer::new(self.facts.vhost_user_device(
+                    &self.name,
+                    self.size.clone(),
+                    spec.queues,
+                ));
                 server.listen(listener).map_err(|error| not_there(&spec, &error))?;
                 let id = enter(Box::new(server))?;
                 (place.clone(), Stand::Guest { id, file: Some(file) })
@@ -187,7 +186,7 @@ impl OpenExports {
             place @ ExportPlace::Fuse(path) => (place.clone(), self.mount(&spec, path, enter)?),
             ExportPlace::Ublk(number) => self.make_device(&spec, *number, enter)?,
         };
-        let mut open = OpenExport { spec, place, extent, stand };
+        let mut open = OpenExport { spec, place, stand };
         if matches!(open.stand, Stand::Disk(_)) {
             self.show_parts(&mut open);
         }
@@ -229,10 +228,15 @@ impl OpenExports {
         spec.part.name().unwrap_or(&self.name)
     }
 
-    /// The bytes of an export, which no other one may write.
+    /// The bytes of an export, which no other one may write. Exports that the previous program
+    /// served go on: the array may have grown meanwhile, and with it what one of them shows.
     fn extent(&self, spec: &ExportSpec) -> Result<Extent, Refusal> {
-        let beside = self.open.iter().map(|open| (open.shown(), &open.extent));
-        extent_beside(spec, self.facts.exported(), beside)
+        let array = self.exported();
+        if handover::is_pending() {
+            return array.extent(spec);
+        }
+        let extents = self.open.iter().map(|open| (open.shown(), array.extent(&open.spec)));
+        extent_beside(spec, array, extents.filter_map(|(shown, is)| Some((shown, is.ok()?))))
     }
 
     /// Returns the device that NBD clients see.
@@ -240,6 +244,8 @@ impl OpenExports {
         let name = self.name(spec).to_owned();
         let len = bytes.end - bytes.start;
         let device = Device::new(name, len, self.facts.block_bytes, !writable).at(bytes.start);
+        let device =
+            if spec.part.reaches_end() { device.reaching_to(self.size.clone()) } else { device };
         if spec.part.name().is_none() { device.by_default() } else { device }
     }
 
@@ -249,7 +255,7 @@ impl OpenExports {
         mountpoint: &Path,
         enter: Enter<'_>,
     ) -> Result<Stand, Refusal> {
-        let Facts { size_bytes, block_bytes, read_only, .. } = self.facts;
+        let Facts { block_bytes, read_only, .. } = self.facts;
         let taken = self.open.iter().filter_map(|open| match open.stand {
             Stand::Mount { number, .. } => Some(number),
             _ => None,
@@ -268,21 +274,13 @@ impl OpenExports {
         let name = self.name.as_str();
         let access = &spec.access;
         let parts = self.mounted_parts();
-        let setup = fuse::MountSetup {
-            name,
-            mountpoint,
-            size_bytes,
-            block_bytes,
-            parts,
-            read_only,
-            access,
-        };
+        let setup = fuse::MountSetup { name, mountpoint, parts, read_only, access };
         let error = |e: fuse::MountError| Refusal::new(format!("{spec}: {}", e.reason), e.next);
         let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
         let mount_table = match &mut self.mount_table {
             Some(mount_table) => mount_table,
             none => {
-                let (server, mount_table) = fuse::FuseServer::new(block_bytes)
+                let (server, mount_table) = fuse::FuseServer::new(self.size.clone(), block_bytes)
                     .map_err(|error| refused_by_system(&error))?;
                 enter(Box::new(server))?;
                 none.insert(mount_table)
@@ -310,7 +308,7 @@ impl OpenExports {
         let setup = ublk::UblkSetup {
             number,
             uuid: facts.uuid,
-            size_bytes: facts.size_bytes,
+            size: self.size.clone(),
             block_bytes: facts.block_bytes,
             chunk_bytes: facts.chunk_bytes,
             stripe_bytes: facts.stripe_bytes,
@@ -438,10 +436,10 @@ impl OpenExports {
 }
 
 impl OpenExport {
-    /// Returns whether it shows the parts on the array, of which `whole` is all.
-    fn shows_parts(&self, whole: &Range<u64>) -> bool {
+    /// Returns whether it shows the parts on the array.
+    fn shows_parts(&self, array: ExportedArray) -> bool {
         let can = matches!(self.stand, Stand::Disk(_) | Stand::Mount { .. });
-        can && self.extent.bytes == *whole
+        can && array.is_shown_by(&self.spec)
     }
 
     /// Returns the text for people, with chosen values.

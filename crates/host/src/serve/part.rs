@@ -57,6 +57,11 @@ impl ExportPart {
         self.name.as_deref()
     }
 
+    /// Returns whether it reaches to the end of the array, wherever that is.
+    pub(super) const fn reaches_end(&self) -> bool {
+        self.size.is_none()
+    }
+
     /// Returns its bytes on an array of this size with blocks of so many bytes.
     pub(super) fn extent(
         &self,

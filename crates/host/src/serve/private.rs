@@ -12,7 +12,7 @@ use rustix::event::EventfdFlags;
 use super::{Assembled, Facts, Machinery, OpenExports, Running, report_events};
 use crate::driver;
 use crate::engine::Engine;
-use crate::engine::scattered::ScatteredRanges;
+use crate::engine::array_size::ArraySize;
 use crate::export::load::{Generator, Load};
 use crate::submission::SubmissionQueue;
 use crate::system::refused_by_system;
@@ -20,7 +20,7 @@ use crate::system::refused_by_system;
 /// A running array that only the owner of this can use.
 pub struct Private {
     running: Running,
-    size_bytes: u64,
+    size: ArraySize,
     loads: mpsc::Sender<Load>,
     /// Makes the engine look for a load.
     wake: Arc<OwnedFd>,
@@ -35,13 +35,13 @@ impl Private {
         let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array, &[])?;
         let facts = Facts::of(array.machine.as_ref());
-        let open_exports =
-            OpenExports::new("", Path::new(""), facts, 0, None, ScatteredRanges::default());
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
             engine.set_fabric(nodes.network(), None)?;
         }
+        let size = engine.size();
+        let open_exports = OpenExports::new("", Path::new(""), facts, 0, None, &engine);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake =
             Arc::new(rustix::event::eventfd(0, flags).map_err(|error| system(error.into()))?);
@@ -69,7 +69,7 @@ impl Private {
             let _ = running.stop(true);
             return Err(error);
         }
-        Ok(Self { running, size_bytes: facts.size_bytes, loads, wake })
+        Ok(Self { running, size, loads, wake })
     }
 
     /// The way in.
@@ -87,8 +87,8 @@ impl Private {
 
     /// Size of the array.
     #[must_use]
-    pub const fn size_bytes(&self) -> u64 {
-        self.size_bytes
+    pub fn size_bytes(&self) -> u64 {
+        self.size.bytes()
     }
 
     /// Stops it: acknowledged data are durable, and its members are free.

@@ -195,7 +195,8 @@ impl Running {
     /// Searches the array for parts, at the first export that shows them, and serves them too.
     fn look_at_contents(&mut self) {
         if !self.open_exports.need_no_look() {
-            let parts = contents::look(&self.name, &self.submissions, self.open_exports.facts());
+            let array = self.open_exports.exported();
+            let parts = contents::look(&self.name, &self.submissions, array);
             self.open_exports.set_parts(parts);
         }
     }

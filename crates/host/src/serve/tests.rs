@@ -3,6 +3,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use braid_array::assemble::{MemberConfig, Standing, StartLog};
@@ -11,6 +12,7 @@ use braid_array::format::{BadBlocks, Superblock};
 use super::*;
 use crate::control::wire::Verb;
 use crate::control::{Client, ControlError, list};
+use crate::engine::tests::{self as engines, memory};
 use crate::member::{Mode, open};
 use crate::testing;
 
@@ -194,6 +196,13 @@ fn a_mount_in_use_refuses_the_stop_and_serves_on() {
 
 /// A client of the NBD export that has come to commands.
 fn nbd_client(socket: &Path) -> UnixStream {
+    let (client, size) = nbd_client_of(socket);
+    assert_eq!(size, DATA_SECTORS * 512);
+    client
+}
+
+/// A client, and the size that it is told.
+fn nbd_client_of(socket: &Path) -> (UnixStream, u64) {
     let mut client = UnixStream::connect(socket).unwrap();
     client.read_exact(&mut [0; 18]).unwrap();
     // Fixed newstyle without zeroes; NBD_OPT_EXPORT_NAME with the default name.
@@ -201,8 +210,7 @@ fn nbd_client(socket: &Path) -> UnixStream {
     client.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
     let mut size = [0; 10];
     client.read_exact(&mut size).unwrap();
-    assert_eq!(u64::from_be_bytes(size[..8].try_into().unwrap()), DATA_SECTORS * 512);
-    client
+    (client, u64::from_be_bytes(size[..8].try_into().unwrap()))
 }
 
 /// Reads the first sector.
@@ -318,6 +326,46 @@ fn what_cannot_be_exported_is_refused_before_anything_is_written() {
     let server = start(serving);
     Client::connect(&dir.path().join("run"), "a0").unwrap().stop(false).unwrap();
     server.join().unwrap().unwrap();
+}
+
+#[test]
+fn exports_reach_to_the_end_of_an_array_that_has_grown() {
+    const MIB: u64 = 1 << 20;
+    let dir = tempdir();
+    let sectors = Arc::new(AtomicU64::new(2 * MIB / SECTOR_BYTES));
+    let engine = memory(4 * MIB, 8 * MIB, |double| double.of(Arc::clone(&sectors)));
+    let facts = Facts {
+        uuid: [1; 16],
+        block_bytes: 512,
+        chunk_bytes: 0,
+        stripe_bytes: 0,
+        read_only: false,
+    };
+    let mut open = OpenExports::new("a0", dir.path(), facts, 1, Some(Vec::new()), &engine);
+    let exports = engine.export_queue();
+    let served = engines::Served::start(engine, false);
+    let mut add = |name: &str, part: &str| {
+        let spec = format!("nbd:unix:{}{part}", dir.path().join(name).display());
+        open.open(&spec.parse().unwrap(), &mut |export| Ok(exports.add(export).unwrap()))
+    };
+    let size = |name: &str| nbd_client_of(&dir.path().join(name)).1;
+    add("whole", "").unwrap();
+    add("rest", ",offset=1M,readonly").unwrap();
+    add("first", ",size=1M,readonly").unwrap();
+    add("beyond", ",offset=3M,readonly").unwrap_err();
+    assert_eq!(["whole", "rest", "first"].map(size), [2 * MIB, MIB, MIB]);
+
+    sectors.store(4 * MIB / SECTOR_BYTES, Ordering::Relaxed);
+    // The size is noticed when the first is done.
+    for _ in 0..2 {
+        served.submissions.call(|done| Message::Flush { done }).unwrap().unwrap();
+    }
+    assert_eq!(["whole", "rest", "first"].map(size), [4 * MIB, 3 * MIB, MIB]);
+    add("beyond", ",offset=3M,readonly").unwrap();
+    // Several exports of the whole array may write.
+    add("second", "").unwrap();
+    assert_eq!(["beyond", "second"].map(size), [MIB, 4 * MIB]);
+    served.stop();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A machine simple enough to be trusted: a mirror of all its members, or plain memory.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
 use braid_array::action::{Command, Compute, Event};
@@ -25,7 +27,8 @@ pub(crate) enum Store {
 /// The machine.
 pub(crate) struct Double {
     store: Store,
-    sectors: u64,
+    /// Its size, which a test may change.
+    sectors: Arc<AtomicU64>,
     block_bytes: u32,
     read_only: bool,
     /// Takes so many requests at once.
@@ -54,7 +57,7 @@ impl Double {
     pub(crate) fn new(store: Store, sectors: u64) -> Self {
         Self {
             store,
-            sectors,
+            sectors: Arc::new(AtomicU64::new(sectors)),
             block_bytes: 512,
             read_only: false,
             most: 16,
@@ -68,6 +71,11 @@ impl Double {
             stopped: false,
             told: None,
         }
+    }
+
+    /// Has another size, at any time.
+    pub(crate) fn of(self, sectors: Arc<AtomicU64>) -> Self {
+        Self { sectors, ..self }
     }
 
     pub(crate) fn block_bytes(self, block_bytes: u32) -> Self {
@@ -107,7 +115,7 @@ impl Double {
                 && u64::from(request.buf.len) != request.sectors * SECTOR_BYTES)
         {
             Some(RequestError::Malformed)
-        } else if request.sector + request.sectors > self.sectors {
+        } else if request.sector + request.sectors > self.array_sectors() {
             Some(RequestError::OutOfRange)
         } else {
             None
@@ -277,7 +285,7 @@ impl BlockMachine for Double {
     }
 
     fn array_sectors(&self) -> u64 {
-        self.sectors
+        self.sectors.load(Ordering::Relaxed)
     }
 
     fn block_bytes(&self) -> u32 {

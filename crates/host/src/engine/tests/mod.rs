@@ -3,6 +3,7 @@
 mod clients;
 pub(crate) mod double;
 mod figures;
+mod grown;
 mod hostile;
 mod raw_client;
 
@@ -74,7 +75,7 @@ pub(crate) fn mirror(dir: &Path, members: u16, bytes: u64, request_bytes: u64) -
 }
 
 /// An engine over memory; `change` sets the machine up.
-pub(super) fn memory(
+pub(crate) fn memory(
     bytes: u64,
     request_bytes: u64,
     change: impl FnOnce(Double) -> Double,

@@ -31,13 +31,18 @@ pub(super) fn serve(
     let block = array.block_bytes();
     let mut server = NbdServer::default();
     server.patience = patience;
-    let device = Device::new(name.into(), size, block, read_only);
+    let device = Device::new(name.into(), size, block, read_only).reaching_to(engine.size());
     server.listen(listener, device.into(), None).unwrap();
     engine.add_export(Box::new(server));
 }
 
 /// A client after `NBD_OPT_EXPORT_NAME`, with simple replies.
 pub(super) fn connect(path: &Path) -> UnixStream {
+    connect_to(path).0
+}
+
+/// The same, and the size that it is told.
+pub(super) fn connect_to(path: &Path) -> (UnixStream, u64) {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut greeting = [0; 18];
@@ -49,7 +54,7 @@ pub(super) fn connect(path: &Path) -> UnixStream {
     stream.write_all(&0u32.to_be_bytes()).unwrap();
     let mut export = [0; 10];
     stream.read_exact(&mut export).unwrap();
-    stream
+    (stream, u64::from_be_bytes(export[..8].try_into().unwrap()))
 }
 
 pub(super) fn request(kind: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {

@@ -56,10 +56,6 @@ pub(crate) struct MountSetup<'a> {
     pub(crate) name: &'a str,
     /// An empty directory.
     pub(crate) mountpoint: &'a Path,
-    /// Size of the array.
-    pub(crate) size_bytes: u64,
-    /// Requests are multiples of this.
-    pub(crate) block_bytes: u32,
     /// Files that lie on the array.
     pub(crate) parts: PartFiles,
     /// Refuse to open for writing.
@@ -91,9 +87,8 @@ pub(crate) fn mount(setup: &MountSetup<'_>) -> Result<(Mount, NewMount), MountEr
         Some(inherited) => inherited,
         None => mount_anew(setup.mountpoint, access.is_for_others())?,
     };
-    // What lies beyond the last whole block cannot be asked for.
-    let size = setup.size_bytes - setup.size_bytes % u64::from(setup.block_bytes);
-    let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only);
+    // The server gives it the size that the array has then.
+    let tree = Tree::new(vec![(setup.name.to_owned(), 0)], setup.read_only);
     let mut tree = tree.open_to(access);
     tree.set_parts(setup.parts.clone());
     let mounted = NewMount { device, tree, mountpoint: mountpoint.clone() };

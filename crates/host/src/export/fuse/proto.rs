@@ -27,7 +27,8 @@ const MOST_MINOR: u32 = 45;
 const MAX_BACKGROUND: u16 = 256;
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
-/// Time for which names and attributes hold: neither ever changes.
+/// Time for which names and attributes hold. Names never change, and when a size does the kernel is
+/// [told](put_stale).
 const FOREVER_S: u64 = 1 << 30;
 
 /// Operations, by their numbers.
@@ -103,6 +104,8 @@ pub mod open {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// Notification that what the kernel knows of an inode does not hold any more.
+const NOTIFY_INVAL_INODE: i32 = 2;
 /// Notification that asks the kernel to repeat unanswered requests.
 const NOTIFY_RESEND: i32 = 7;
 
@@ -475,6 +478,18 @@ pub fn resend() -> Vec<u8> {
     out.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
     put_u64(&mut out, 0);
     out
+}
+
+/// Appends the message that makes the kernel ask again for the attributes of an inode. Its cached
+/// data still hold.
+pub fn put_stale(out: &mut Vec<u8>, node: u64) {
+    put_u32(out, 40);
+    out.extend_from_slice(&NOTIFY_INVAL_INODE.to_ne_bytes());
+    put_u64(out, 0);
+    put_u64(out, node);
+    // No range of data: it would begin at 0 or later.
+    out.extend_from_slice(&(-1i64).to_ne_bytes());
+    put_u64(out, 0);
 }
 
 fn put_u16(out: &mut Vec<u8>, number: u16) {

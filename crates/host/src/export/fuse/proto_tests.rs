@@ -4,7 +4,9 @@
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::proto::{FuseAnswer, FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, resend};
+use super::proto::{
+    FuseAnswer, FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, put_stale, resend,
+};
 use super::tree::{FileOperation, FileOutcome, Tree};
 
 const SIZE: u64 = 1 << 20;
@@ -140,6 +142,14 @@ fn answers_are_as_long_as_they_say() {
     FuseAnswer::Data { len: 4096 }.encode(1, &mut out);
     assert_eq!((out.len(), &out[..4]), (16, &4112u32.to_ne_bytes()[..]), "the data follow");
     assert_eq!(resend(), words(&[pair(16, 7), 0]));
+}
+
+#[test]
+fn a_notification_is_as_the_kernel_reads_it() {
+    let mut out = Vec::new();
+    put_stale(&mut out, FILE);
+    // Length and code, no request, the inode, no range of data.
+    assert_eq!(out, words(&[pair(40, 2), 0, FILE, u64::MAX, 0]));
 }
 
 #[test]

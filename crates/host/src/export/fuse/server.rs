@@ -11,9 +11,10 @@ use rustix::io::Errno;
 use super::connection::{MAX_MOUNTS, MountConnection, READER, READERS, WATCH};
 use super::jobs::{Asker, Came, FinishedJob, FuseJobs};
 use super::mount_table::{MountCommand, MountTable};
-use super::proto::FuseAnswer;
-use super::tree::{FileOperation, FileOutcome};
+use super::proto::{FuseAnswer, put_stale};
+use super::tree::{FIRST, FileOperation, FileOutcome};
 use crate::driver::{Completion, Op, OutgoingBytes};
+use crate::engine::array_size::ArraySize;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::handover::Handover;
@@ -36,6 +37,8 @@ const MAX_SPARES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct FuseServer {
     id: ExportId,
+    /// Size of the array, and of its blocks.
+    size: ArraySize,
     block_bytes: u32,
     commands: Receiver<MountCommand>,
     wake: Arc<OwnedFd>,
@@ -55,15 +58,16 @@ pub(crate) struct FuseServer {
 }
 
 impl FuseServer {
-    /// Creates the server for an array with blocks of so many bytes, and the mount table by which
-    /// it gets mounts.
+    /// Creates the server for an array of this size with blocks of so many bytes, and the mount
+    /// table by which it gets mounts.
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(block_bytes: u32) -> io::Result<(Self, MountTable)> {
+    pub(crate) fn new(size: ArraySize, block_bytes: u32) -> io::Result<(Self, MountTable)> {
         let (mount_table, commands, wake) = MountTable::new()?;
         let server = Self {
             id: ExportId(0),
+            size,
             block_bytes,
             commands,
             wake,
@@ -93,6 +97,8 @@ impl FuseServer {
                     let mut mount = MountConnection::new((self.id, number), mounted, self.heads);
                     mount.start(core);
                     self.mounts[number] = Some(mount);
+                    // The process before this one may have told the kernel another size.
+                    self.resize(core, number);
                 }
                 MountCommand::Show { number, parts, shown } => {
                     self.mounts[number].iter_mut().for_each(|m| m.tree.set_parts(parts.clone()));
@@ -105,6 +111,15 @@ impl FuseServer {
                 }
             }
         }
+    }
+
+    /// Gives the file of a mount the size of the array, and has the kernel ask for it again.
+    fn resize(&mut self, core: &mut Core, number: usize) {
+        let bytes = self.size.in_blocks(self.block_bytes);
+        self.mount(number).tree.set_size(bytes);
+        let mut message = self.spares.pop().unwrap_or_default();
+        put_stale(&mut message.bytes, FIRST);
+        self.give(core, number, ExportToken { kind: ANSWER, index: number }, message);
     }
 
     /// Lets mounts go of which nothing is left.
@@ -207,7 +222,7 @@ impl FuseServer {
     }
 
     /// Ends an answer, and keeps its memory for the next. The kernel may have dropped the answer if
-    /// its request was given up.
+    /// its request was given up, or what it was told if it knows no such file.
     fn given(&mut self, message: Option<Box<OutgoingBytes>>) {
         let Some(mut message) = message else { return };
         message.clear();
@@ -258,6 +273,14 @@ impl Export for FuseServer {
     fn work(&mut self, core: &mut Core) {
         if let Some(jobs) = &mut self.jobs {
             jobs.work(core);
+        }
+    }
+
+    fn resized(&mut self, core: &mut Core, _bytes: u64) {
+        for number in 0..MAX_MOUNTS {
+            if self.mounts[number].is_some() {
+                self.resize(core, number);
+            }
         }
     }
 

@@ -2,6 +2,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use crate::engine::tests::{Served, mirror, noise, write};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::testing::skipped;
 
+mod grown;
 mod loops;
 mod mapping;
 
@@ -35,6 +38,8 @@ struct Mounted {
     requests: Receiver<Request>,
     /// Range in which data to be written land.
     landings: std::ops::Range<u64>,
+    /// Size of the array.
+    sectors: Arc<AtomicU64>,
     mount: Option<Mount>,
 }
 
@@ -50,40 +55,42 @@ fn mounted(size: usize, read_only: bool) -> Option<Mounted> {
     mounted_on(size, read_only, false)
 }
 
-/// Mounts an array, with `threads` on the driver of systems without io_uring.
+/// Mounts an array that has room to grow to twice its size, with `threads` on the driver of systems
+/// without io_uring.
 fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     if !usable() {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let arena = Arena::for_exports(size as u64, REQUEST_BYTES, 1, false).unwrap();
+    let arena = Arena::for_exports(2 * size as u64, REQUEST_BYTES, 1, false).unwrap();
     let landings = arena.landings();
     let (told, requests) = channel();
-    let machine = Double::new(Store::Memory(arena.scratch()), size as u64 / SECTOR_BYTES);
+    let sectors = Arc::new(AtomicU64::new(size as u64 / SECTOR_BYTES));
+    let machine = Double::new(Store::Memory(arena.scratch()), 0).of(Arc::clone(&sectors));
     let machine = AnyMachine::Block(Box::new(machine.block_bytes(4096).told(told)));
     let mut engine = Engine::new(machine, Vec::new(), arena).unwrap();
-    let (mount, mounted) = mount_at(dir.path(), size, read_only).unwrap();
-    let (server, mount_table) = FuseServer::new(4096).unwrap();
+    let (mount, mounted) = mount_at(dir.path(), read_only).unwrap();
+    let (server, mount_table) = FuseServer::new(engine.size(), 4096).unwrap();
     mount_table.add(0, mounted);
     engine.add_export(Box::new(server));
     let served = Served::start(engine, threads);
     let content = (0..size).map(|i| (i / 512 % 251) as u8).collect();
     write(&served.submissions, 0, content).recv().unwrap().unwrap();
-    let mounted = Mounted { dir, served: Some(served), requests, landings, mount: Some(mount) };
+    let mount = Some(mount);
+    let served = Some(served);
+    let mounted = Mounted { dir, served, requests, landings, sectors, mount };
     mounted.asked();
     Some(mounted)
 }
 
 fn mount_at(
     mountpoint: &Path,
-    size: usize,
     read_only: bool,
 ) -> Result<(Mount, mount_table::NewMount), MountError> {
-    let size_bytes = size as u64;
     let access = &Access::default();
     let parts = PartFiles::default();
     let name = "a0";
-    mount(&MountSetup { name, mountpoint, size_bytes, block_bytes: 4096, parts, read_only, access })
+    mount(&MountSetup { name, mountpoint, parts, read_only, access })
 }
 
 impl Mounted {
@@ -316,7 +323,7 @@ fn a_mount_in_use_stays_until_it_is_free() {
 #[test]
 fn what_is_no_empty_directory_is_refused() {
     let Some(mounted) = mounted(MIB, false) else { return };
-    let refused = |at: &Path| mount_at(at, MIB, false).unwrap_err().reason;
+    let refused = |at: &Path| mount_at(at, false).unwrap_err().reason;
     assert_eq!(refused(mounted.dir.path()), "something is already mounted here");
     assert_eq!(refused(Path::new("/")), "something is already mounted here");
     let dir = tempfile::tempdir().unwrap();
@@ -430,8 +437,8 @@ fn serves_a_device() {
     }
     let size = 8 * MIB as u64;
     let mut engine = mirror(&dir, 1, size, REQUEST_BYTES);
-    let (server, mount_table) = FuseServer::new(512).unwrap();
-    let tree = Tree::new(vec![("a0".into(), size)], false);
+    let (server, mount_table) = FuseServer::new(engine.size(), 512).unwrap();
+    let tree = Tree::new(vec![("a0".into(), 0)], false);
     mount_table.add(0, mount_table::NewMount { device, tree, mountpoint: PathBuf::new() });
     engine.add_export(Box::new(server));
     engine.run().unwrap();

@@ -1,4 +1,4 @@
-//! A directory of files whose names and sizes never change, as a file system. Requests that are not
+//! A directory of files whose names never change, as a file system. Requests that are not
 //! about the content of a file are answered here. No I/O.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::system::since_1970;
 /// The inode of the directory.
 const ROOT: u64 = 1;
 /// Inode of the first file.
-const FIRST: u64 = 2;
+pub(super) const FIRST: u64 = 2;
 /// Inode of the directory of the file's parts. No file has it.
 const PARTS: u64 = 1 << 32;
 
@@ -119,6 +119,11 @@ impl Tree {
     /// Sets the parts of the first file.
     pub(crate) fn set_parts(&mut self, parts: PartFiles) {
         self.parts = parts;
+    }
+
+    /// Sets the size of the first file.
+    pub(super) fn set_size(&mut self, bytes: u64) {
+        self.files[0].1 = bytes;
     }
 
     /// The number of a file, and its size. Parts come after all others.

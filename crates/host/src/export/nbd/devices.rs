@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::Request;
 
+use crate::engine::array_size::ArraySize;
+
 /// An array or a part of it, as clients see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
@@ -15,8 +17,11 @@ pub(crate) struct Device {
     pub(super) lies_on_another: bool,
     /// Start in the array.
     pub(super) offset_bytes: u64,
-    /// Its size.
+    /// Its size, as clients that have it know it.
     pub(super) size_bytes: u64,
+    /// The array to whose end it reaches, if it does: the next client gets a larger one when that
+    /// has grown.
+    pub(super) up_to: Option<ArraySize>,
     /// Refuses writes.
     pub(super) read_only: bool,
     /// Offsets and lengths must be multiples of this.
@@ -37,6 +42,7 @@ impl Device {
             lies_on_another: false,
             offset_bytes: 0,
             size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
+            up_to: None,
             read_only,
             min_block_bytes: block_bytes,
             preferred_block_bytes: block_bytes.max(4096),
@@ -49,6 +55,23 @@ impl Device {
         Self { offset_bytes, ..self }
     }
 
+    /// Returns the same device, which reaches to the end of this array, also when that has grown.
+    pub(crate) fn reaching_to(self, array: ArraySize) -> Self {
+        Self { up_to: Some(array), ..self }
+    }
+
+    /// Returns the device as a client gets it that chooses it now.
+    fn now(&self) -> Self {
+        let array = self.up_to.as_ref().map(|array| array.in_blocks(self.min_block_bytes));
+        let size_bytes = array.map_or(self.size_bytes, |end| end.saturating_sub(self.offset_bytes));
+        Self { size_bytes, ..self.clone() }
+    }
+
+    /// Returns the device as a client has it that was told of another size.
+    pub(super) fn of_size(&self, size_bytes: u64) -> Self {
+        Self { size_bytes: self.size_bytes.min(size_bytes), ..self.clone() }
+    }
+
     /// A partition or volume that lies on this one, from a byte of it on, which is a multiple of
     /// the block size.
     pub(crate) fn part(&self, name: String, offset_bytes: u64, size_bytes: u64) -> Self {
@@ -58,6 +81,7 @@ impl Device {
             lies_on_another: true,
             offset_bytes: self.offset_bytes + offset_bytes,
             size_bytes: size_bytes - size_bytes % u64::from(self.min_block_bytes),
+            up_to: None,
             ..self.clone()
         }
     }
@@ -74,7 +98,7 @@ impl Device {
 }
 
 /// The devices of a socket. Devices may come and go while clients are connected; a client keeps the
-/// device that it has chosen.
+/// device that it has chosen, in the size that it was told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketDevices(Arc<Mutex<Vec<Arc<Device>>>>);
 
@@ -109,7 +133,8 @@ impl SocketDevices {
         self.list().clone()
     }
 
-    /// The device of a name. Without a name it is the one there is, or that is meant by default.
+    /// The device of a name, as it is now. Without a name it is the one there is, or that is meant
+    /// by default.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<Device>> {
         let list = self.list();
         let own = list.iter().filter(|device| !device.lies_on_another).count();
@@ -117,7 +142,7 @@ impl SocketDevices {
             b"" => device.by_default || own == 1 && !device.lies_on_another,
             _ => device.name.as_bytes() == name,
         };
-        list.iter().find(is_meant).cloned()
+        list.iter().find(is_meant).map(|device| Arc::new(device.now()))
     }
 }
 

@@ -54,8 +54,10 @@ enum Phase {
 /// Progress of a conversation, for the process that goes on with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionProgress {
-    /// Name of the device that was chosen.
+    /// Name of the device that was chosen, and its size, as the client was told.
     device: Option<String>,
+    #[serde(default)]
+    size_bytes: Option<u64>,
     phase: Phase,
     skip: u64,
     no_zeroes: bool,
@@ -113,11 +115,16 @@ impl Session {
     /// or is encrypted with keys of this process.
     pub(super) fn progress(&self) -> Option<SessionProgress> {
         let Self { phase, skip, no_zeroes, structured, allocation_context, .. } = *self;
-        let device = self.device.as_ref().map(|device| device.name.clone());
         let goes_on = phase != Phase::Closed && !self.secure;
-        let progress =
-            SessionProgress { device, phase, skip, no_zeroes, structured, allocation_context };
-        goes_on.then_some(progress)
+        goes_on.then(|| SessionProgress {
+            device: self.device.as_ref().map(|device| device.name.clone()),
+            size_bytes: self.device.as_ref().map(|device| device.size_bytes),
+            phase,
+            skip,
+            no_zeroes,
+            structured,
+            allocation_context,
+        })
     }
 
     /// Goes on where another process has left it. `None` when its device is not there any more.
@@ -126,10 +133,13 @@ impl Session {
         devices: SocketDevices,
         tls: Option<Arc<ServerConfig>>,
     ) -> Option<Self> {
-        let SessionProgress { device, phase, skip, no_zeroes, structured, allocation_context } =
-            progress;
+        let SessionProgress { device, size_bytes, phase, skip, no_zeroes, .. } = progress;
+        let SessionProgress { structured, allocation_context, .. } = progress;
         let device = match device {
-            Some(name) => Some(devices.find(name.as_bytes()).filter(|found| found.name == name)?),
+            Some(name) => {
+                let found = devices.find(name.as_bytes()).filter(|found| found.name == name)?;
+                Some(size_bytes.map_or(found.clone(), |size| Arc::new(found.of_size(size))))
+            }
             None if phase == Phase::Transmission => return None,
             None => None,
         };

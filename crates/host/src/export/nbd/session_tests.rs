@@ -1,7 +1,10 @@
 //! The conversation, without a socket.
 
 use super::devices::{Device, SocketDevices};
-use super::session::{CommandKind, NbdCommand, Session, SessionStep, fuzz_session};
+use super::session::{
+    CommandKind, NbdCommand, Session, SessionProgress, SessionStep, fuzz_session,
+};
+use crate::engine::array_size::ArraySize;
 use crate::nbd_proto::{NbdError, put_error_chunk};
 
 const SIZE: u64 = 1 << 20;
@@ -263,6 +266,30 @@ fn commands_are_for_the_part_that_was_chosen() {
     let kinds = option_replies(options);
     let listed = [(3, 2), (3, 2), (3, 2), (3, 1), (7, UNKNOWN), (7, UNKNOWN)];
     assert_eq!(kinds, [&listed[..], &[(7, 3), (7, 3), (7, 1)]].concat());
+}
+
+/// Returns the size that a conversation goes on with in a process whose array is of this size.
+fn goes_on_with(progress: SessionProgress, array_bytes: u64) -> u64 {
+    let device = Device::new("array".into(), array_bytes, 4096, false);
+    let device = device.reaching_to(ArraySize::new(array_bytes));
+    Session::at(progress, device.into(), None).unwrap().chosen().unwrap().size_bytes
+}
+
+#[test]
+fn a_client_that_is_handed_over_keeps_the_size_that_it_was_told() {
+    let array = ArraySize::new(SIZE);
+    let device = Device::new("array".into(), SIZE, 4096, false).reaching_to(array);
+    let mut out = Vec::new();
+    let mut session = Session::new(device.into(), None, &mut out);
+    let (used, _) = session.step(&FLAGS, &mut out);
+    assert_eq!(used, FLAGS.len());
+    session.step(&go(b""), &mut out);
+    let mut told = serde_json::to_value(session.progress().unwrap()).unwrap();
+    let progress = |told| serde_json::from_value(told).unwrap();
+    assert_eq!(goes_on_with(progress(told.clone()), 2 * SIZE), SIZE);
+    // As a program before this one gave it.
+    told.as_object_mut().unwrap().remove("size_bytes").unwrap();
+    assert_eq!(goes_on_with(progress(told), 2 * SIZE), 2 * SIZE);
 }
 
 #[test]

@@ -32,6 +32,9 @@ const USER_COPY: u64 = 1 << 7;
 /// Features of a device of ours.
 pub(super) const FEATURES: u64 = RECOVERY | IOCTL_NUMBERS | USER_COPY;
 
+/// `UBLK_F_UPDATE_SIZE`, of newer drivers: a disk can get another size while it is used.
+pub(super) const UPDATE_SIZE: u64 = 1 << 10;
+
 /// A command. For commands that carry more than a number, the structure at their address is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UblkCommand {
@@ -49,6 +52,11 @@ pub(super) enum UblkCommand {
     Start {
         /// The server.
         pid: u32,
+    },
+    /// Change the size of the disk, which must be there.
+    UpdateSize {
+        /// The new size.
+        sectors: u64,
     },
     /// Take the disk away. Waits until the server has answered all requests.
     Stop,
@@ -73,6 +81,7 @@ impl UblkCommand {
             Self::SetParameters => 0x08,
             Self::StartRecovery => 0x10,
             Self::EndRecovery { .. } => 0x11,
+            Self::UpdateSize { .. } => 0x15,
             Self::Info => return opcode::read::<[u8; COMMAND_BYTES]>(GROUP, 0x02),
             Self::Parameters => return opcode::read::<[u8; COMMAND_BYTES]>(GROUP, 0x09),
             Self::Features => return opcode::read::<[u8; COMMAND_BYTES]>(GROUP, 0x13),
@@ -84,6 +93,7 @@ impl UblkCommand {
     pub(super) fn encode(self, device: u32, address: u64, len: usize) -> [u8; COMMAND_BYTES] {
         let number = match self {
             Self::Start { pid } | Self::EndRecovery { pid } => u64::from(pid),
+            Self::UpdateSize { sectors } => sectors,
             _ => 0,
         };
         let len = u16::try_from(len).expect("what commands carry is short");
@@ -219,16 +229,21 @@ impl Parameters {
         bytes
     }
 
-    /// Returns whether a disk that was made with `bytes` can be served with these parameters.
+    /// Returns whether a disk that was made with `bytes` can be served with these parameters. A
+    /// smaller one can: the array has grown since.
     pub(super) fn serve(&self, bytes: &[u8; PARAMETERS_BYTES]) -> bool {
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
-        let sectors = u64::from_ne_bytes(bytes[24..32].try_into().expect("eight"));
         let read_only = word(8) & READ_ONLY != 0;
-        sectors == self.sectors
+        sectors_of(bytes) <= self.sectors
             && bytes[12] >= self.logical_shift
             && word(16) <= self.most_sectors
             && (read_only || !self.read_only)
     }
+}
+
+/// Returns the size of a disk that was made with these parameters.
+pub(super) fn sectors_of(bytes: &[u8; PARAMETERS_BYTES]) -> u64 {
+    u64::from_ne_bytes(bytes[24..32].try_into().expect("eight"))
 }
 
 #[cfg(test)]
@@ -255,6 +270,7 @@ mod tests {
             assert_eq!(UblkCommand::Features.code(), 0x8020_7513);
             assert_eq!(UblkCommand::EndRecovery { pid: 1 }.code(), 0xc020_7511);
             assert_eq!(UblkCommand::Delete.code(), 0xc020_7505);
+            assert_eq!(UblkCommand::UpdateSize { sectors: 1 }.code(), 0xc020_7515);
         }
         let bytes = UblkCommand::Start { pid: 77 }.encode(3, 0x1122_3344_5566_7788, 60);
         assert_eq!(bytes[..4], 3u32.to_ne_bytes());
@@ -263,6 +279,9 @@ mod tests {
         assert_eq!(bytes[8..16], 0x1122_3344_5566_7788u64.to_ne_bytes());
         assert_eq!(bytes[16..24], 77u64.to_ne_bytes());
         assert_eq!(bytes[24..], [0; 8]);
+        let sectors = 0x0102_0304_0506;
+        let bytes = UblkCommand::UpdateSize { sectors }.encode(3, 0, 0);
+        assert_eq!(bytes[16..24], sectors.to_ne_bytes());
     }
 
     #[test]
@@ -307,7 +326,11 @@ mod tests {
         assert!(serve(PARAMETERS));
         assert!(serve(Parameters { read_only: true, best_shift: 20, ..PARAMETERS }));
         assert!(serve(Parameters { logical_shift: 12, most_sectors: 1024, ..PARAMETERS }));
-        assert!(!serve(Parameters { sectors: PARAMETERS.sectors - 8, ..PARAMETERS }));
+        assert!(
+            serve(Parameters { sectors: PARAMETERS.sectors - 8, ..PARAMETERS }),
+            "it has grown"
+        );
+        assert!(!serve(Parameters { sectors: PARAMETERS.sectors + 8, ..PARAMETERS }));
         assert!(!serve(Parameters { most_sectors: 4096, ..PARAMETERS }));
         let coarse = Parameters { logical_shift: 12, ..PARAMETERS };
         assert!(!coarse.serve(&PARAMETERS.encode()), "smaller requests may come");

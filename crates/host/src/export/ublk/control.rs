@@ -12,7 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use super::command::{
-    COMMAND_BYTES, DeviceInfo, FEATURES, FEATURES_BYTES, INFO_BYTES, UblkCommand,
+    COMMAND_BYTES, DeviceInfo, FEATURES, FEATURES_BYTES, INFO_BYTES, UPDATE_SIZE, UblkCommand,
 };
 use crate::system::describe;
 
@@ -27,6 +27,8 @@ const OTHER_WAYS: &str = "or export fuse:MOUNTPOINT, of which losetup makes a bl
 pub(super) struct Control {
     file: File,
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    /// All features that it has.
+    features: u64,
     next: u64,
 }
 
@@ -54,7 +56,7 @@ impl Control {
             let reason = format!("ublk needs io_uring, which the system refuses: {error}");
             Refusal::new(reason, "see the sysctl kernel.io_uring_disabled")
         })?;
-        let mut control = Self { file, ring, next: 0 };
+        let mut control = Self { file, ring, features: 0, next: 0 };
         let mut features = [0; FEATURES_BYTES];
         let old = || Refusal::new("the ublk of this kernel is too old", "use Linux 6.5 or newer");
         match control.call(UblkCommand::Features, 0, &mut features) {
@@ -64,7 +66,13 @@ impl Control {
         }
         #[expect(clippy::host_endian_bytes, reason = "kernel and program are on one machine")]
         let features = u64::from_ne_bytes(features);
+        control.features = features;
         if features & FEATURES == FEATURES { Ok(control) } else { Err(old()) }
+    }
+
+    /// Returns whether a disk can get another size while it is used.
+    pub(super) const fn can_resize(&self) -> bool {
+        self.features & UPDATE_SIZE != 0
     }
 
     /// Returns the description of a device; `None` when there is none of this number.

@@ -14,12 +14,14 @@ use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::command::{DeviceInfo, DeviceState, FEATURES, Parameters, UblkCommand};
+use super::command::{DeviceInfo, DeviceState, FEATURES, Parameters, UblkCommand, sectors_of};
 use super::control::{Control, Ticket};
 use super::plan::{Choice, choose, mark};
 use super::proto::Shape;
+use super::resize::resize;
 use super::server::UblkServer;
 use super::table::DescriptorTable;
+use crate::engine::array_size::ArraySize;
 use crate::lock::LockedFile;
 use crate::system::describe;
 use crate::users::{self, User};
@@ -39,7 +41,7 @@ pub(crate) struct UblkSetup {
     pub(crate) number: Option<u32>,
     /// UUID of the array that it belongs to.
     pub(crate) uuid: [u8; 16],
-    pub(crate) size_bytes: u64,
+    pub(crate) size: ArraySize,
     /// Requests are multiples of this, a power of two.
     pub(crate) block_bytes: u32,
     /// Bytes on one member before the next, and in a stripe without its parity; 0 without stripes.
@@ -71,6 +73,10 @@ enum DeviceStage {
 pub(crate) struct UblkDevice {
     control: Control,
     number: u32,
+    /// Size of its disk, and that of the array with its blocks.
+    sectors: u64,
+    size: ArraySize,
+    block_bytes: u32,
     stage: DeviceStage,
     /// Signalled by the server when it cannot serve.
     failed: Arc<OwnedFd>,
@@ -110,7 +116,8 @@ pub(crate) fn make(setup: &UblkSetup) -> Result<(UblkDevice, UblkServer), Refusa
         block_bytes: setup.block_bytes,
         most_bytes: Request::MAX_BYTES,
     };
-    let server = UblkServer::new(LockedFile::from(file), table, shape, Arc::clone(&device.failed));
+    let failed = Arc::clone(&device.failed);
+    let server = UblkServer::new(device.number, LockedFile::from(file), table, shape, failed);
     Ok((device, server))
 }
 
@@ -138,7 +145,16 @@ fn find(
             }
         }
     };
-    Ok((UblkDevice { control, number: info.device, stage, failed }, info))
+    let device = UblkDevice {
+        control,
+        number: info.device,
+        sectors: 0,
+        size: setup.size.clone(),
+        block_bytes: setup.block_bytes,
+        stage,
+        failed,
+    };
+    Ok((device, info))
 }
 
 const fn new(number: u32, mark: u64) -> DeviceInfo {
@@ -167,6 +183,7 @@ impl UblkDevice {
     /// Sets the parameters of the future disk.
     fn describe(&mut self, parameters: &Parameters) -> Result<(), Refusal> {
         let mut bytes = parameters.encode();
+        self.sectors = parameters.sectors;
         let set = self.control.call(UblkCommand::SetParameters, self.number, &mut bytes);
         set.map_err(|error| refused("set what the disk is like", error))
     }
@@ -181,6 +198,7 @@ impl UblkDevice {
             let next = "serve the array as it was then, or end them and delete the device";
             return Err(Refusal::new(reason, next));
         }
+        self.sectors = sectors_of(&bytes);
         let begun = Instant::now();
         loop {
             match self.control.call(UblkCommand::StartRecovery, self.number, &mut []) {
@@ -220,6 +238,7 @@ impl UblkDevice {
         match run() {
             Ok(()) => {
                 self.stage = DeviceStage::Live;
+                self.follow_array();
                 Ok(())
             }
             Err(Errno::NOSYS) => {
@@ -227,6 +246,14 @@ impl UblkDevice {
                 Err(Refusal::new(reason, "see the sysctl kernel.io_uring_disabled"))
             }
             Err(error) => Err(refused("start the disk", error)),
+        }
+    }
+
+    /// Gives a disk the array's size that it was made without: the array has grown since.
+    fn follow_array(&mut self) {
+        let sectors = self.size.in_blocks(self.block_bytes) / SECTOR_BYTES;
+        if sectors != self.sectors {
+            resize(&mut self.control, self.number, sectors);
         }
     }
 
@@ -299,9 +326,7 @@ impl UblkSetup {
         let striped = self.chunk_bytes > 0;
         Parameters {
             read_only: self.read_only,
-            // What lies beyond the last whole block cannot be asked for.
-            sectors: (self.size_bytes - self.size_bytes % u64::from(self.block_bytes))
-                / SECTOR_BYTES,
+            sectors: self.size.in_blocks(self.block_bytes) / SECTOR_BYTES,
             logical_shift,
             physical_shift,
             shortest_shift: if striped { part_of(self.chunk_bytes) } else { physical_shift },

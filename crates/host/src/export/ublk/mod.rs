@@ -4,7 +4,7 @@
 //! takes the answer with the next such command: nothing goes through a socket or a file system.
 //! `server` does that, and [`proto`] decodes the requests. The steps that make a device, and take
 //! it away, go over a ring of its own (`control`, with the commands of `command`): `device` has one
-//! from the first step to the last.
+//! from the first step to the last; `resize` follows an array that grows.
 //!
 //! A device outlives the process that serves it: its users wait, and requests that the process had
 //! not answered are repeated. The array's next process takes it over, as `plan` says.
@@ -14,6 +14,7 @@ mod control;
 mod device;
 mod plan;
 pub mod proto;
+mod resize;
 mod server;
 mod table;
 #[cfg(test)]

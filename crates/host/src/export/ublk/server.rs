@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::{Buf, Op, Request, RequestError};
+use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::proto::{Shape, TagCommand, UblkRequest, data_offset};
+use super::resize;
 use super::table::DescriptorTable;
 use crate::arena::Holder;
 use crate::driver::{self, Completion};
@@ -22,6 +23,8 @@ use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 #[derive(Debug)]
 pub(crate) struct UblkServer {
     id: ExportId,
+    /// N of `/dev/ublkbN`.
+    number: u32,
     /// Device that commands go to and data come from.
     device: Arc<LockedFile>,
     table: DescriptorTable,
@@ -40,6 +43,7 @@ pub(crate) struct UblkServer {
 
 impl UblkServer {
     pub(super) fn new(
+        number: u32,
         device: LockedFile,
         table: DescriptorTable,
         shape: Shape,
@@ -47,6 +51,7 @@ impl UblkServer {
     ) -> Self {
         Self {
             id: ExportId(0),
+            number,
             device: Arc::new(device),
             table,
             shape,
@@ -167,6 +172,11 @@ impl Export for UblkServer {
             let (_, ask) = self.short.pop_front().expect("the first one");
             self.ask(core, tag, ask, buf);
         }
+    }
+
+    fn resized(&mut self, _core: &mut Core, bytes: u64) {
+        self.shape.size_bytes = bytes - bytes % u64::from(self.shape.block_bytes);
+        resize::begin(self.number, self.shape.size_bytes / SECTOR_BYTES);
     }
 
     fn hold(&mut self, _core: &mut Core) {

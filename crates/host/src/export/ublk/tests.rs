@@ -17,6 +17,7 @@ use super::server::UblkServer;
 use super::table::DescriptorTable;
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
+use crate::engine::array_size::ArraySize;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::engine::scattered::ScatteredRanges;
@@ -27,8 +28,7 @@ const SIZE: u64 = 64 << 20;
 const DEPTH: u16 = 64;
 
 /// Takes requests, and keeps them.
-#[derive(Default)]
-struct Taken(Vec<Request>);
+struct Taken(Vec<Request>, u64);
 
 impl Machine for Taken {
     fn handle(&mut self, _now: Instant, _event: Event) {}
@@ -48,7 +48,7 @@ impl Machine for Taken {
 
 impl BlockMachine for Taken {
     fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
-        request.fits(SIZE / SECTOR_BYTES, 512).unwrap();
+        request.fits(self.array_sectors(), 512).unwrap();
         self.0.push(request);
         Ok(())
     }
@@ -58,7 +58,7 @@ impl BlockMachine for Taken {
     }
 
     fn array_sectors(&self) -> u64 {
-        SIZE / SECTOR_BYTES
+        self.1 / SECTOR_BYTES
     }
 
     fn block_bytes(&self) -> u32 {
@@ -91,12 +91,12 @@ impl World {
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let failed = std::sync::Arc::new(rustix::event::eventfd(0, flags).unwrap());
         let locked = LockedFile::from(device.try_clone().unwrap());
-        let mut server = UblkServer::new(locked, table, shape, std::sync::Arc::clone(&failed));
+        let mut server = UblkServer::new(0, locked, table, shape, std::sync::Arc::clone(&failed));
         let arena = Arena::new(0, request_bytes).unwrap();
         let driver = Driver::threads(arena.memory()).unwrap();
         let mut core = Core::new(arena, driver, ScatteredRanges::default());
         server.start(&mut core, ExportId(0));
-        Self { core, server, machine: Taken::default(), device, failed }
+        Self { core, server, machine: Taken(Vec::new(), SIZE), device, failed }
     }
 
     /// The kernel asks something of this tag.
@@ -166,6 +166,22 @@ fn what_does_not_fit_does_not_reach_the_array() {
 }
 
 #[test]
+fn a_grown_array_is_asked_behind_its_old_end() {
+    let mut world = World::new(4 << 20);
+    let end = SIZE / SECTOR_BYTES;
+    world.ask(0, 1, 8, end);
+    assert!(world.machine.0.is_empty());
+    world.machine.1 = 2 * SIZE;
+    world.server.resized(&mut world.core, 2 * SIZE);
+    world.ask(0, 1, 8, end);
+    world.ask(1, 0, 8, 2 * end - 8);
+    let asked: Vec<u64> = world.machine.0.iter().map(|request| request.sector).collect();
+    assert_eq!(asked, [end, 2 * end - 8]);
+    world.ask(2, 0, 8, 2 * end - 7);
+    assert_eq!(world.machine.0.len(), 2, "one more would end behind the new end");
+}
+
+#[test]
 fn requests_wait_for_memory_in_their_order() {
     let mut world = World::new(2 << 20);
     for tag in 0..DEPTH {
@@ -214,7 +230,7 @@ fn without_the_driver_there_is_no_device() {
     let setup = super::UblkSetup {
         number: None,
         uuid: [1; 16],
-        size_bytes: SIZE,
+        size: ArraySize::new(SIZE),
         block_bytes: 512,
         chunk_bytes: 0,
         stripe_bytes: 0,

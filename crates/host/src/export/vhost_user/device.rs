@@ -4,6 +4,8 @@
 use braid_array::SECTOR_BYTES;
 use vhost::vhost_user::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 
+use crate::engine::array_size::ArraySize;
+
 use super::request::{ID_BYTES, MAX_SEGMENT_SECTORS, MAX_SEGMENTS, RequestLimits};
 
 /// Rings at most.
@@ -36,7 +38,7 @@ pub(crate) struct ExportedDevice {
     /// Name of the array; guests find it as the serial number.
     pub(crate) name: String,
     /// Size of the array.
-    pub(crate) size_bytes: u64,
+    pub(crate) size: ArraySize,
     /// Requests are multiples of this.
     pub(crate) block_bytes: u32,
     /// Refuse writes.
@@ -50,12 +52,10 @@ pub(crate) struct ExportedDevice {
 }
 
 impl ExportedDevice {
-    /// Returns the limits of requests to the array.
-    pub(super) const fn limits(&self) -> RequestLimits {
-        let block = self.block_bytes as u64;
+    /// Returns the present limits of requests to the array.
+    pub(super) fn limits(&self) -> RequestLimits {
         RequestLimits {
-            // What lies beyond the last whole block cannot be asked for.
-            size_bytes: self.size_bytes - self.size_bytes % block,
+            size_bytes: self.size.in_blocks(self.block_bytes),
             block_bytes: self.block_bytes,
             read_only: self.read_only,
         }

@@ -11,7 +11,7 @@ use super::chain::BrokenChain;
 use super::device::{ExportedDevice, MAX_RINGS};
 use super::endpoint_messages::{EndpointMessage, OpenedRing};
 use super::jobs::{FinishedRequest, RequestOrigin, VhostJobs, tell};
-use super::request::{BlockOperation, RequestLimits, Status, VirtioRequest, copy_in};
+use super::request::{BlockOperation, Status, VirtioRequest, copy_in};
 use super::ring::VirtioRing;
 use super::windows::Windows;
 use crate::engine::core::Core;
@@ -53,7 +53,6 @@ pub(super) struct VhostEndpoint {
     export: ExportId,
     client: usize,
     device: Arc<ExportedDevice>,
-    limits: RequestLimits,
     seats: Vec<Option<Seat>>,
     /// Windows on the memory in which requests lie now.
     windows: Arc<Windows>,
@@ -70,13 +69,11 @@ pub(super) struct VhostEndpoint {
 
 impl VhostEndpoint {
     pub(super) fn new(export: ExportId, client: usize, device: Arc<ExportedDevice>) -> Self {
-        let limits = device.limits();
         let seats = (0..MAX_RINGS).map(|_| None).collect();
         Self {
             export,
             client,
             device,
-            limits,
             seats,
             windows: Arc::default(),
             jobs: None,
@@ -197,8 +194,9 @@ impl VhostEndpoint {
         if !seat.enabled || seat.stopping.is_some() {
             return;
         }
+        let limits = self.device.limits();
         loop {
-            match seat.ring.next(&self.limits) {
+            match seat.ring.next(&limits) {
                 Ok(Some((head, VirtioRequest { status, ask }))) => {
                     let guest = Arc::clone(seat.ring.guest());
                     let windows = Arc::clone(&self.windows);

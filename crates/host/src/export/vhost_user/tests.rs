@@ -11,6 +11,7 @@ use super::inflight::{InflightRegion, Notes, Track, ring_bytes};
 use super::memory::MappedGuest;
 use super::request::{BlockOperation, RequestLimits, Status, VirtioRequest, copy_in, copy_out};
 use super::ring::{RingSetup, VirtioRing};
+use crate::engine::array_size::ArraySize;
 
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -410,7 +411,7 @@ fn a_crash_between_any_two_steps_of_an_answer_loses_and_repeats_nothing() {
 fn a_guest_is_told_of_the_array() {
     let mut device = ExportedDevice {
         name: "a name of more than twenty bytes".into(),
-        size_bytes: (1 << 30) + 512,
+        size: ArraySize::new((1 << 30) + 512),
         block_bytes: 4096,
         read_only: false,
         chunk_bytes: 512 << 10,
