@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
+use super::back_channel;
 use super::device::ExportedDevice;
 use super::endpoint_messages::{EndpointMailbox, EndpointMessage};
 use super::front_end::FrontEnd;
@@ -28,11 +29,13 @@ pub(super) struct FrontEndThread {
     listener: UnixListener,
     /// The connected front end; `Err` when no more are accepted.
     connected: Mutex<Result<Option<UnixStream>, ReceiverGone>>,
+    /// Connection on which it is told of changes, if it has given one.
+    channel: Mutex<Option<OwnedFd>>,
 }
 
 impl FrontEndThread {
     pub(super) const fn new(listener: UnixListener) -> Self {
-        Self { listener, connected: Mutex::new(Ok(None)) }
+        Self { listener, connected: Mutex::new(Ok(None)), channel: Mutex::new(None) }
     }
 
     /// Takes front ends in from now on.
@@ -66,6 +69,15 @@ impl FrontEndThread {
         *connected = Err(ReceiverGone);
     }
 
+    /// Tells the front end, without waiting, that the device has changed.
+    pub(super) fn tell_of_change(&self) {
+        self.channel().iter().for_each(back_channel::tell_of_change);
+    }
+
+    fn channel(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn connected(&self) -> MutexGuard<'_, Result<Option<UnixStream>, ReceiverGone>> {
         self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,6 +92,7 @@ impl FrontEndThread {
         tracing::info!(array = device.name, "vhost-user: {user} has connected");
         mailbox.send(EndpointMessage::Here(user.clone()))?;
         let reason = self.serve(device, mailbox, stream);
+        *self.channel() = None;
         if let Ok(stream) = &mut *self.connected() {
             *stream = None;
         }
@@ -137,10 +150,25 @@ impl FrontEndThread {
                 }
                 Err(error) => return Error::SocketError(error),
             }
-            if let Err(error) = front_end.handle_request() {
+            let handled = match self.take_channel(&watched) {
+                Ok(true) => Ok(()),
+                Ok(false) => front_end.handle_request().map(drop),
+                Err(error) => Err(Error::SocketError(error)),
+            };
+            if let Err(error) = handled {
                 return error;
             }
         }
+    }
+
+    /// Takes the connection for changes, if the next message brings it.
+    fn take_channel(&self, stream: &UnixStream) -> io::Result<bool> {
+        let Some(given) = back_channel::take(stream)? else { return Ok(false) };
+        *self.channel() = Some(given.channel);
+        if given.asks {
+            back_channel::acknowledge(stream)?;
+        }
+        Ok(true)
     }
 
     /// Waits for the front end, or for another one. True when it is this one.

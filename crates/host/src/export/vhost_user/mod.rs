@@ -7,14 +7,16 @@
 //! server of a front end can do them again. None of them does any I/O but on mapped memory, and
 //! none trusts it. [`device`] has the properties that a guest sees.
 //!
-//! Around it, [`front_ends`] accepts front ends: each socket has a thread, on which [`front_end`]
-//! follows the protocol (the crate `vhost` reads its messages, and waits for them), and tells the
-//! engine by [`says`]. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data
-//! and make requests, and [`server`] watches the kicks.
+//! Around it, [`front_end_thread`] accepts front ends: each socket has a thread, on which
+//! [`front_end`] follows the protocol (the crate `vhost` reads its messages, and waits for them),
+//! and tells the engine by [`endpoint_messages`]; the [`back_channel`] tells a front end that the
+//! array has grown. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data and
+//! make requests, and [`server`] watches the kicks.
 //!
 //! The rings come from the crate `virtio-queue`, the chains do not: that crate cannot begin a chain
 //! at a given head, as for requests in flight at a crash, and takes a broken chain for a short one.
 
+mod back_channel;
 mod chain;
 mod device;
 mod endpoint;
@@ -22,6 +24,8 @@ mod endpoint_messages;
 mod front_end;
 mod front_end_thread;
 mod fuzz;
+#[cfg(test)]
+mod grown_tests;
 mod inflight;
 mod jobs;
 mod memory;

@@ -168,6 +168,10 @@ impl Export for VhostServer {
         self.endpoints.iter_mut().for_each(|endpoint| endpoint.work(core));
     }
 
+    fn resized(&mut self, _core: &mut Core, _bytes: u64) {
+        self.sockets.iter().for_each(|socket| socket.front_ends.tell_of_change());
+    }
+
     fn flush(&mut self, _core: &mut Core) {
         self.endpoints.iter_mut().for_each(VhostEndpoint::flush);
     }
