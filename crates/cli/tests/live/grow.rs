@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::monitor::Monitor;
 use crate::support::export::{connect, fill, noise, read};
 use crate::support::{Lab, fingerprint, until};
 
@@ -162,7 +163,11 @@ fn stripes_get_redundancy() {
 fn mirrors_get_another_copy_and_another_level() {
     let mut x = Served::new("-l 1", 2);
     let added = x.device("d", 20);
+    let monitor = Monitor::start(&x.lab, &["--test"]);
+    assert_eq!(monitor.says(), "TestMessage x");
     x.grow("--raid-devices 3", &[added]);
+    while monitor.says() != "ArrayGrown x" {}
+    monitor.stop();
     x.is(("raid1", "", 3));
     let mut x = Served::new("-l 1", 2);
     x.grow("--level 5 --raid-devices 2", &[]);
@@ -246,7 +251,7 @@ fn what_cannot_be_is_refused_with_nothing_written() {
                 ("--level 10", "raid5 cannot become raid10"),
                 ("--raid-devices 4 --add fine", "another number of members yet"),
                 ("--size max", "which is all that"),
-                ("--size 4M", "more than 4096 KiB"),
+                ("--size 4M", "more than 4096 kib"),
                 ("--size 1T", "has room for"),
             ],
         ),

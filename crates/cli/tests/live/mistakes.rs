@@ -61,6 +61,7 @@ fn what_writes_is_not_guessed() {
         "down",
         "export",
         "fail",
+        "grow",
         "limit",
         "node",
         "re-add",

@@ -150,6 +150,14 @@ fn a_device_is_checked_before_it_is_added() {
     assert!(refused("ext").starts_with("holds an ext2 file system (at byte 1080); use --force"));
     assert!(std::fs::read(&ext).unwrap() == bytes);
     assert!(running.refused(Verb::ReAdd { member: running.path("ext") }).contains("was no member"));
+    // The same where it is only asked for.
+    let check = |name, sectors| Verb::CheckAdd { member: running.path(name), sectors };
+    for name in ["m0", "none", "held", "ext"] {
+        assert_eq!(running.refused(check(name, 0)), refused(name), "{name}");
+    }
+    let needed = SIZE as u64 / 512;
+    assert!(running.refused(check("small", needed)).starts_with("too small: 10240 sectors"));
+    running.client().call(check("small", needed - 8)).unwrap();
     assert!(running.fake.asked.lock().unwrap().commands.is_empty());
 
     running.client().call(add("ext", true)).unwrap();

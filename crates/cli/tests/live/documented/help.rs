@@ -167,6 +167,7 @@ pub(super) const MEMBERS: &[Scene] = &[
             (
                 "braid grow home --level 6",
                 "braid stop home
+                braid zero-superblock dev/sdd
                 braid create home -l 5 -n 3 --force --assume-clean dev/sd[efg]
                 braid assemble home dev/sd[efg]",
             ),

@@ -120,7 +120,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     ("--examine h0", 2, "'--examine'", "braid examine h0", Some(0)),
     ("-E ./h0 ./h1", 2, "'-E'", "braid examine ./h0 ./h1", Some(0)),
     ("--manage md/home --fail h1", 2, "'--manage'", "braid fail home h1", Some(0)),
-    ("--grow /dev/md/home -n 3", 2, "'--grow'", "braid detail home", Some(0)),
+    ("--grow /dev/md/home -n 3", 2, "'--grow'", "braid grow home -n 3", Some(0)),
     ("--monitor --scan", 2, "'--monitor'", "braid monitor --help", Some(0)),
     ("-F --mail root", 2, "'-F'", "braid monitor --mail root", None),
     ("--zero-superblock a0 a1", 2, "'--zero-superblock'", "braid zero-superblock a0 a1", Some(0)),
