@@ -98,6 +98,7 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
         let ids = (0..u16::MAX).rev().map(MemberId);
         with_spares.members.extend(ids.zip(devices).map(|(id, device)| MemberStatus {
             data_sectors: u64::MAX,
+            head_sectors: u64::MAX,
             ..MemberStatus::new(id, device.clone(), MemberState::Spare)
         }));
     }

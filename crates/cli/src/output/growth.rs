@@ -34,6 +34,9 @@ pub(crate) struct Growth {
     may_fail_after: u32,
     /// Exports that show another size, and how their users learn of it.
     exports: Vec<Notice>,
+    /// The size is another one only when all data have moved.
+    #[serde(skip)]
+    moves: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -104,6 +107,7 @@ impl GrowthStep {
         match self.action {
             "add" => format!("{device} is added"),
             "takeover" => "superblocks tell of the new shape; data stay where they are".to_owned(),
+            "reshape" => format!("all data move to the new shape, in the background: {bytes}"),
             "resync" => format!("resync of what is new: {bytes} of each member"),
             "recovery" if device.is_empty() => {
                 format!("role {role} has no device yet: recovery when one is added")
@@ -137,7 +141,9 @@ impl Growth {
             let layout = Layout::decode(level, before.layout, before.raid_disks);
             layout.map_or(0, |layout| spare_copies(level, layout, before.raid_disks))
         });
-        let vacant = u32::try_from(new.vacant()).unwrap_or(u32::MAX);
+        // Members that data move to have all that there is of their roles at once.
+        let vacant = if new.moves() { 0 } else { new.vacant() };
+        let vacant = u32::try_from(vacant).unwrap_or(u32::MAX);
         let from_bytes = status.array_sectors * SECTOR_BYTES;
         let to_sectors = to.array_sectors();
         let grows = to_sectors * SECTOR_BYTES != from_bytes;
@@ -152,6 +158,7 @@ impl Growth {
             may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
             may_fail_after,
             exports: exports.iter().filter_map(|export| notice(&array.name, export)).collect(),
+            moves: new.moves(),
         }
     }
 
@@ -188,12 +195,15 @@ impl Growth {
 
     /// Returns what was done, and what is left to do.
     pub(crate) fn done(&self, sync: &str) -> String {
-        let mut text = format!("{}: now {}\n", self.name, self.to.text());
+        let goes_on = self.moves && !sync.is_empty();
+        let is = if goes_on { "becomes" } else { "now" };
+        let mut text = format!("{}: {is} {}\n", self.name, self.to.text());
         if !sync.is_empty() {
             let _ = writeln!(text, "  {sync}");
         }
+        let when = if goes_on { "when that is over, " } else { "" };
         for Notice { export, next, .. } in &self.exports {
-            let _ = writeln!(text, "  {export}: {next}");
+            let _ = writeln!(text, "  {export}: {when}{next}");
         }
         if self.exports.is_empty() && self.from.size_bytes != self.to.size_bytes {
             text.push_str("  no export shows the new size: braid export adds one\n");
@@ -226,6 +236,10 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
     let takes_spares = shape::has_redundancy(status.superblock.level);
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
+    if new.moves() {
+        let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
+        return adds.into_iter().chain([reshape]).collect();
+    }
     let takeover = step("takeover", None);
     let mut steps = Vec::new();
     if takes_spares {

@@ -119,6 +119,51 @@ impl Served {
 }
 
 #[test]
+fn disks_are_added_while_it_serves() {
+    for (shape, members, added, to) in [
+        ("-l 5 --chunk 64K", 3, 1, ("raid5", "left-symmetric", 4)),
+        ("-l 6 --chunk 64K", 4, 2, ("raid6", "left-symmetric", 6)),
+        ("-l 4 --chunk 16K", 3, 1, ("raid4", "", 4)),
+    ] {
+        let mut x = Served::new(shape, members);
+        let before = x.size();
+        let devices: Vec<_> = (0..added).map(|n| x.device(&format!("d{n}"), 16)).collect();
+        let count = members + added;
+        let said = x.grow(&format!("--raid-devices {count}"), &devices);
+        assert!(said.contains("all data move to the new shape, in the background: "), "{said}");
+        let data = |members: usize| members - if to.0 == "raid6" { 2 } else { 1 };
+        assert_eq!(x.size(), before / data(members) * data(count), "{shape}");
+        x.is(to);
+    }
+}
+
+/// The process is killed in the middle; the next start goes on, and md's rule holds: nothing lost.
+#[test]
+fn a_kill_while_data_move_loses_nothing() {
+    let mut x = Served::new("-l 5 --chunk 64K -b internal", 3);
+    let device = x.device("d", 16);
+    x.lab.ok("limit x --max 4M", &[]);
+    x.lab.ok(&format!("grow x --raid-devices 4 --add {}", device.display()), &[]);
+    x.members.push(device);
+    let moves = |x: &Served| {
+        let sync = &x.status()["sync"];
+        sync["action"] == "reshape" && sync["done_bytes"].as_u64() > Some(2 << 20)
+    };
+    until("a part has moved", || moves(&x));
+    let text = x.lab.ok_text("status x", &[]);
+    assert!(text.contains("reshape"), "{text}");
+    x.compare("while data move");
+    let pid = x.status()["pid"].as_i64().expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    until("it is gone", || !x.lab.run("status x", &[]).status.success());
+    x.assemble();
+    x.compare("while data move again");
+    until("all has moved", || x.status()["sync"]["action"] == "idle");
+    x.is(("raid5", "left-symmetric", 4));
+}
+
+#[test]
 fn raid5_becomes_raid6_and_raid5_again() {
     let mut x = Served::new("-l 5 --chunk 64K", 3);
     let added = x.device("d", 16);
@@ -249,7 +294,7 @@ fn what_cannot_be_is_refused_with_nothing_written() {
                 ),
                 ("--level 5", "it is a raid5 already"),
                 ("--level 10", "raid5 cannot become raid10"),
-                ("--raid-devices 4 --add fine", "another number of members yet"),
+                ("--raid-devices 2", "3 members cannot become 2 yet"),
                 ("--size max", "which is all that"),
                 ("--size 4M", "more than 4096 kib"),
                 ("--size 1T", "has room for"),

@@ -267,7 +267,7 @@ impl Clients {
 
 fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
     let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
-    let mut world = begin(change, seed % 2 == 0);
+    let mut world = begin(change, seed.is_multiple_of(2));
     let content = fill(&mut world);
     world.run();
     world.hold(|_, _| true);
@@ -279,7 +279,7 @@ fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
     }
     // What was being written when the power went may differ, and who lost a member then cannot tell.
     let closed = clients.world.array.status().degraded == 0;
-    if seed % 3 > 0 && closed {
+    if !seed.is_multiple_of(3) && closed {
         if seed % 3 == 1 {
             // The program is killed: disks keep what they were given.
             clients.world.disks.iter_mut().flatten().for_each(super::disk::Disk::flush);
