@@ -208,7 +208,7 @@ fn stripes_get_redundancy() {
 fn mirrors_get_another_copy_and_another_level() {
     let mut x = Served::new("-l 1", 2);
     let added = x.device("d", 20);
-    let monitor = Monitor::start(&x.lab, &["--test"]);
+    let monitor = Monitor::start(&x.lab, &["--test", "--program", "/bin/true"]);
     assert_eq!(monitor.says(), "TestMessage x");
     x.grow("--raid-devices 3", &[added]);
     while monitor.says() != "ArrayGrown x" {}
@@ -310,7 +310,7 @@ fn what_cannot_be_is_refused_with_nothing_written() {
             ],
         ),
         ("-l 0", 2, &[("--size max", "raid0 uses all of its members")]),
-        ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads Q over all members")]),
+        ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads q over all members")]),
         ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
     ];
     for (shape, count, cases) in shapes {
