@@ -2,15 +2,13 @@
 
 use super::Array;
 use super::io::Owner;
-use super::job::{Check, Job, JobKind, MOVE_STRIPS};
-use super::map::ArrayMap;
+use super::job::{Check, Job, JobKind};
+use super::reshaping::Reshaping;
 use super::scratch::PAGE_BYTES;
-use super::space::Space;
 use crate::action::{Action, Command, CommandId};
-use crate::grow::{self, Grow, NewShape};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
-use crate::{BlockMachine, Buf, IoOp, Refusal};
+use crate::{Buf, IoOp};
 
 impl Array {
     /// Carries out the keeper's commands, in order.
@@ -44,8 +42,13 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
-                LaneCommand::Grown(shape) => self.take_shape(&shape),
-                LaneCommand::Window { front_row, end_row } => self.set_window(front_row, end_row),
+                LaneCommand::Grown(shape) => {
+                    Reshaping::take_shape(&mut self.lane, &mut self.jobs, &shape);
+                }
+                LaneCommand::Window { front_row, end_row } => {
+                    let Self { lane, requests, jobs, reshaping, .. } = self;
+                    reshaping.set_window(lane, requests, jobs, (front_row, end_row));
+                }
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
                     self.lane.actions.push_back(Action::Reply { id, result })
@@ -72,72 +75,12 @@ impl Array {
         self.lane.members_change();
         match command {
             Command::Grow(grow) => {
-                if let Err(why) = self.grow(id, grow) {
+                let status = self.lane.keeper().status();
+                if let Err(why) = Reshaping::begin(&mut self.lane, &status, id, grow) {
                     self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
                 }
             }
             _ => self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
-        }
-    }
-
-    /// Has the keeper tell the members of another shape, where one can be.
-    fn grow(&mut self, id: CommandId, grow: Grow) -> Result<(), Refusal> {
-        if self.lane.keeper().holds_requests() || self.lane.keeper().is_stopping() {
-            let reason = "the array is being stopped, or given another shape";
-            return Err(Refusal::new(reason, "try again in a moment"));
-        }
-        let shape = grow::plan(&self.status(), grow)?;
-        let geometry = shape.geometry()?;
-        let (space, strips) = if shape.moves() {
-            let strips = MOVE_STRIPS * shape.raid_disks as usize;
-            (Space::between(self.lane.map.geometry.clone(), geometry), strips)
-        } else {
-            (Space::new(geometry), shape.raid_disks as usize + 1)
-        };
-        let space = space.map_err(Refusal::from)?;
-        if self.lane.pool.all_strips() < strips as u64 {
-            return Err(Refusal::new(
-                format!("there is too little memory for stripes of {} members", shape.raid_disks),
-                "stop the array, and start it again with more",
-            ));
-        }
-        self.lane.keeper_mut().grow(id, shape, Box::new(space));
-        Ok(())
-    }
-
-    /// Maps by another shape. Nothing is in flight.
-    fn take_shape(&mut self, shape: &NewShape) {
-        self.lane.members_change();
-        self.jobs.forget_answers();
-        let Ok(geometry) = shape.geometry() else { return };
-        self.lane.map = if shape.moves() {
-            ArrayMap::between(self.lane.map.geometry.clone(), geometry)
-        } else {
-            ArrayMap::new(geometry)
-        };
-    }
-
-    /// Data up to the front lie by the new map, and writes to those that are moved now wait.
-    fn set_window(&mut self, front_row: u64, end_row: u64) {
-        // What is kept of the old map's rows means others now.
-        self.lane.members_change();
-        self.lane.map.set_window(front_row, end_row);
-        self.lane.ios.elders.turn();
-        self.jobs.elders.turn();
-        self.opens = end_row > front_row;
-        self.requests.window_moved(&mut self.lane, &mut self.jobs);
-    }
-
-    /// Returns whether a window is to open, and nothing stands against it.
-    pub(super) const fn may_open(&self) -> bool {
-        self.opens && self.lane.ios.elders.are_gone() && self.jobs.elders.are_gone()
-    }
-
-    /// Tells the keeper when nothing is under way that began before the window.
-    pub(super) fn open_window(&mut self) {
-        if self.may_open() {
-            self.opens = false;
-            self.lane.report(LaneReport::WindowOpen);
         }
     }
 

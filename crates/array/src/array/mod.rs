@@ -30,6 +30,7 @@ mod mending;
 mod planning;
 mod recording;
 mod requests;
+mod reshaping;
 mod scratch;
 mod space;
 mod spare;
@@ -66,6 +67,7 @@ use map::ArrayMap;
 use mending::Mending;
 use recording::recorded_strips;
 use requests::Requests;
+use reshaping::Reshaping;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
 use space::Space;
 use starting::Logging;
@@ -103,8 +105,7 @@ pub struct Array {
     mending: Mending,
     put_offs: PutOffs,
     logging: Logging,
-    /// A window of a reshape is to open.
-    opens: bool,
+    reshaping: Reshaping,
 }
 
 impl Array {
@@ -164,7 +165,7 @@ impl Array {
             mending: Mending::default(),
             put_offs: PutOffs::default(),
             logging: Logging::new(start_log, log_memory),
-            opens: false,
+            reshaping: Reshaping::default(),
         };
         array.logging.begin(&mut array.lane);
         array.run_ready();
@@ -196,11 +197,6 @@ impl Array {
         self.lane.keeper_mut().skip_scrub();
     }
 
-    /// Returns whether requests begin when they come.
-    const fn takes_requests(&self) -> bool {
-        self.logging.is_over() && !self.lane.keeper().holds_requests()
-    }
-
     /// Runs everything that can run without waiting.
     fn run_ready(&mut self) {
         loop {
@@ -214,7 +210,7 @@ impl Array {
                 }
                 continue;
             }
-            if self.takes_requests() {
+            if takes_requests(self) {
                 self.requests.release(&mut self.lane, &mut self.jobs);
             }
             while let Some(index) = self.logging.log.next_released() {
@@ -232,11 +228,11 @@ impl Array {
                 self.follow(Some(JobEvent::Ended(index, Err(error))));
             }
             let updates = self.lane.keeper().updates();
-            self.open_window();
+            self.reshaping.open_window(&mut self.lane, &self.jobs);
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty()
-                && !(self.requests.any_held() && self.takes_requests())
-                && !self.may_open()
+                && !(self.requests.any_held() && takes_requests(self))
+                && !self.reshaping.may_open(&self.lane, &self.jobs)
                 && self.lane.ios.abandoning.is_empty()
                 && !self.logging.log.has_released();
             if rest && self.lane.keeper().updates() == updates {
@@ -244,6 +240,11 @@ impl Array {
             }
         }
     }
+}
+
+/// Returns whether requests begin when they come.
+const fn takes_requests(array: &Array) -> bool {
+    array.logging.is_over() && !array.lane.keeper().holds_requests()
 }
 
 /// Strips that the largest job takes.
@@ -394,7 +395,7 @@ impl Machine for Array {
 impl BlockMachine for Array {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.lane.keeper_mut().at(now);
-        if !self.takes_requests() {
+        if !takes_requests(self) {
             return self.requests.hold(&mut self.lane, request);
         }
         self.requests.take(&mut self.lane, &mut self.jobs, request)

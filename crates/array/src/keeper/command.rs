@@ -21,6 +21,16 @@ fn no_such_member() -> CommandAnswer {
     refuse("no such member", Next::by("see its members", Invocation::Detail { array: None }))
 }
 
+fn reshaped(command: &Command) -> CommandAnswer {
+    if matches!(command, Command::Grow(_)) {
+        // A lane that can map another shape plans it, and calls `grow`.
+        let next = "make a new array and copy the data";
+        return refuse("the size and level of an array over nodes cannot change yet", next);
+    }
+    let next = Next::by("wait for its end", Invocation::Watch { array: None });
+    refuse("the array is being given another shape", next)
+}
+
 /// A removal that waits until nothing means the member any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removal {
@@ -73,25 +83,9 @@ impl Keeper {
                 "read all of it to see whether it can be read",
             ),
             _ if !remade && !self.core.service.redundant => self.view().is_changeable(),
-            // Where the lane can map another shape, it has planned that and calls `grow`.
-            Command::Grow(_) => refuse(
-                "the size and level of an array over nodes cannot change yet",
-                "make a new array and copy the data",
-            ),
             Command::Fail(member) => self.fail_command(member, false),
             Command::ForceFail(member) => self.fail_command(member, true),
-            _ if self.growing.holds_requests() => {
-                refuse("the array is being given another shape", "try again in a moment")
-            }
-            Command::Add(_)
-            | Command::Scrub { .. }
-            | Command::Replace(_)
-            | Command::ReplaceWith { .. }
-                if self.sync.is_moving() =>
-            {
-                let next = Next::by("wait for its end", Invocation::Watch { array: None });
-                refuse("a reshape is under way", next)
-            }
+            _ if self.is_reshaped(&command) => reshaped(&command),
             Command::Remove(member) if self.is_busy(member, traffic) => {
                 let until = self.core.now.plus_millis(REMOVAL_MS);
                 self.removals.push(Removal { id, member, until });
@@ -108,8 +102,15 @@ impl Keeper {
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
+            Command::Grow(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
+    }
+
+    /// Returns whether a command has to wait for another shape, or asks for one.
+    fn is_reshaped(&self, command: &Command) -> bool {
+        let waits = self.sync.moving.is_some() && !matches!(command, Command::Remove(_));
+        waits || self.growing.holds_requests() || matches!(command, Command::Grow(_))
     }
 
     /// Returns whether members are missing without which nothing is compared.

@@ -30,7 +30,7 @@ const QUIET_MS: u64 = 10_000;
 
 /// A change that was asked for.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct ShapeChange {
     id: CommandId,
     shape: NewShape,
     space: Box<dyn SyncSpace>,
@@ -43,7 +43,7 @@ pub(super) struct Change {
 pub(super) enum Growing {
     #[default]
     Rest,
-    Quieting(Box<Change>),
+    Quieting(Box<ShapeChange>),
     /// Waits for this update.
     Telling(Box<(Option<CommandId>, NewShape, Outline)>, u64),
 }
@@ -76,7 +76,7 @@ impl Growing {
         intent_of(core, space.as_ref())?;
         let until = core.now.plus_millis(QUIET_MS);
         core.service.growing = true;
-        *self = Self::Quieting(Box::new(Change { id, shape, space, until }));
+        *self = Self::Quieting(Box::new(ShapeChange { id, shape, space, until }));
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Growing {
                 return false;
             }
         };
-        let Change { id, shape, space, .. } = *change;
+        let ShapeChange { id, shape, space, .. } = *change;
         let synced = core.space.sync_sectors();
         let was_redundant = core.service.redundant;
         let more = space.sync_sectors() > synced && was_redundant;

@@ -60,6 +60,7 @@ use phases::Begun;
 use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
+use sync::window::take_moved;
 use sync::{Moving, Sync};
 pub use update::{MetaWrite, PAGE_BYTES};
 pub use view::KeeperView;
@@ -337,7 +338,7 @@ impl Keeper {
         if begins {
             self.begin_moving();
         }
-        if let Some(moved) = self.sync.take_moved() {
+        if let Some(moved) = take_moved(&mut self.sync) {
             self.growing.conclude(&mut self.core, moved);
         }
     }

@@ -162,10 +162,8 @@ impl Core {
             running.wanted = Wanted::default();
             return;
         }
-        if running.wanted.flush || crate::broken("reshape-flush") {
-            self.metadata.superblock.reshape.position = running.position;
-        }
         if running.wanted.flush {
+            self.metadata.superblock.reshape.position = running.position;
             for (id, offset) in &running.recovered {
                 if let Some(member) = self.members.get_mut(*id) {
                     member.superblock.recovery_offset = *offset;

@@ -1,6 +1,6 @@
 //! The keeper's side of a lane's reports.
 
-use super::{Keeper, LaneReport};
+use super::{Keeper, LaneReport, Moving};
 use crate::events::ArrayEvent;
 
 impl Keeper {
@@ -70,11 +70,7 @@ impl Keeper {
                 self.sync.scrub.mismatch_sectors += u64::from(sectors);
                 core.out.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
             }
-            R::WindowOpen => {
-                if let Some(moving) = &mut self.sync.moving {
-                    moving.opened();
-                }
-            }
+            R::WindowOpen => self.sync.moving.iter_mut().for_each(Moving::opened),
             R::UpdateDone => self.update_done(),
         }
     }

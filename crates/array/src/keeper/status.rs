@@ -1,7 +1,7 @@
 //! A copy of the state for people and scripts.
 
 use super::KeeperView;
-use super::core::Core;
+use super::core::{Core, Service};
 use super::intent::Intent;
 use super::members::{Members, State};
 use super::sync::Ranges;
@@ -22,15 +22,7 @@ impl KeeperView<'_> {
         let unsynced_sectors = left.map_or(0, Ranges::sectors);
         // Who hears "clean" may rely on it, so the members know it before.
         let active = clean.active || !metadata.is_done(clean.ticket);
-        let state = if service.failed {
-            ArrayState::Failed
-        } else if service.read_only || service.writes_over {
-            ArrayState::ReadOnly
-        } else if (active || unsynced_sectors > 0) && service.redundant {
-            ArrayState::Active
-        } else {
-            ArrayState::Clean
-        };
+        let state = state(*service, active || unsynced_sectors > 0);
         let sync = &self.keeper.sync;
         let scrub = &sync.scrub;
         let intent = metadata.intent.as_ref();
@@ -83,6 +75,18 @@ impl KeeperView<'_> {
             view: None,
             children: Vec::new(),
         }
+    }
+}
+
+fn state(service: Service, is_active: bool) -> ArrayState {
+    if service.failed {
+        ArrayState::Failed
+    } else if service.read_only || service.writes_over {
+        ArrayState::ReadOnly
+    } else if is_active && service.redundant {
+        ArrayState::Active
+    } else {
+        ArrayState::Clean
     }
 }
 

@@ -9,13 +9,14 @@ use super::size::{Size, parse_rounded};
 
 const GROW_HELP: &str = "\
     The plan is printed first: the shape before and after, the steps, how many members may fail \
-    meanwhile, and how programs that use the array learn of a new size. Data stay where they are: \
-    a change that would have to move them is refused. Devices of --add are checked as by braid \
+    meanwhile, and how programs that use the array learn of a new size. Data move only where disks \
+    are added to levels 4, 5 and 6; other changes that would have to move them are refused. \
+    Devices of --add are checked as by braid \
     add before anything is changed; an array with redundancy gets them as spares first, one of \
     level 0 when its level has changed.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
-    braid grow home --raid-devices 3 --add /dev/sdd\n  \
+    braid grow home --raid-devices 5 --add /dev/sde\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait";
 
@@ -30,7 +31,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of copies of a mirror. With --level it is known: the number is only compared
+    /// Number of members of level 4, 5 or 6, or of copies of a mirror. With --level it is known:
+    /// the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level

@@ -172,7 +172,8 @@ fn range(sector: u64, sectors: u64) -> std::ops::Range<usize> {
 
 impl Clients {
     fn new(world: World, content: Vec<u8>, seed: u64, what: String) -> Self {
-        let (dice, free) = (Dice(seed), (0..SLOTS).collect());
+        let dice = Dice(seed);
+        let free = (0..SLOTS).collect();
         Self { world, dice, content, before: BTreeMap::new(), asked: Vec::new(), free, what }
     }
 
@@ -277,7 +278,7 @@ fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
         clients.step();
         trouble(&mut clients, step);
     }
-    // What was being written when the power went may differ, and who lost a member then cannot tell.
+    // Parity need not fit what was being written when the power went.
     let closed = clients.world.array.status().degraded == 0;
     if !seed.is_multiple_of(3) && closed {
         if seed % 3 == 1 {

@@ -16,6 +16,7 @@ mod units;
 mod unread;
 mod unsynced;
 mod verify;
+pub(super) mod window;
 
 use std::borrow::Cow;
 
@@ -81,7 +82,7 @@ impl Sync {
         if let Some(moving) = &self.moving {
             // Everything else waits until each row is where it is to be.
             if moving.waits.is_none() && !moving.is_over() {
-                let (front, end) = (moving.front, moving.end);
+                let Moving { front, end, .. } = *moving;
                 self.begin(core, SyncAction::Reshape, front, end);
             }
             return;
@@ -153,7 +154,7 @@ impl Sync {
 
     fn go_on(&mut self, core: &mut Core) {
         match self.action {
-            SyncAction::Reshape => self.drive_moving(core),
+            SyncAction::Reshape => window::drive(self, core),
             _ => self.pump(core),
         }
     }
@@ -274,7 +275,7 @@ impl Sync {
         let mut skipped = 0;
         while self.interrupted.is_none()
             && !self.paused
-            && self.cursor < self.limit()
+            && self.cursor < window::limit(self)
             && self.units.len() < core.rules.units_at_once
             && self.speed.next_at().is_some_and(|at| at <= core.now)
         {

@@ -249,6 +249,15 @@ impl Sync {
         self.retry_at = Some(now.plus_millis(FULL_MS));
     }
 
+    /// A unit could not be moved: the array stays as it is until something changes.
+    pub(super) fn note_unmoved(&mut self, place: u64, reason: String) {
+        self.cursor = self.cursor.min(place);
+        self.interrupt(reason.clone());
+        if let Some(moving) = &mut self.moving {
+            moving.waits = Some(reason);
+        }
+    }
+
     /// Moves the marks below which everything is done.
     pub(super) fn note_progress(&mut self, core: &mut Core) {
         let low = self.low_water();

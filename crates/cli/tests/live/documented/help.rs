@@ -163,7 +163,12 @@ pub(super) const MEMBERS: &[Scene] = &[
                 "braid create home -l 1 -n 2 --size 8M --assume-clean dev/sd[ab]
                 braid assemble home dev/sd[ab]",
             ),
-            ("braid grow home --raid-devices", "braid status home --watch"),
+            (
+                "braid grow home --raid-devices",
+                "braid stop home
+                braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
+                braid assemble home dev/sd[abcd]",
+            ),
             (
                 "braid grow home --level 6",
                 "braid stop home

@@ -87,6 +87,13 @@ const GROWN: Scene = Scene { page: "docs/growing.md", ..EMPTY };
 pub(super) const GROWING: &[Scene] = &[
     Scene { headings: &["Growing"], before: "home", ..GROWN },
     Scene {
+        headings: &["More disks"],
+        before: "disks
+            braid create home -l 5 -n 4 --assume-clean dev/sd[abcd]
+            braid assemble home $LAB/dev/sd{a,b,c,d}",
+        ..GROWN
+    },
+    Scene {
         headings: &["Larger disks"],
         before: "disks
             braid create home -l 5 -n 3 --size 8M --assume-clean dev/sd[abc]

@@ -1,0 +1,96 @@
+//! Another shape for the array, as far as the lane has a part in it: requests are mapped by the new
+//! one when all members know of it, and while data move a window of the array is kept still.
+
+use super::job::MOVE_STRIPS;
+use super::jobs::Jobs;
+use super::lane::Lane;
+use super::map::ArrayMap;
+use super::requests::Requests;
+use super::space::Space;
+use crate::Refusal;
+use crate::action::CommandId;
+use crate::grow::{self, Grow, NewShape};
+use crate::keeper::LaneReport;
+use crate::status::Status;
+
+/// The window that is to open, if one is: see [`LaneCommand::Window`].
+///
+/// [`LaneCommand::Window`]: crate::keeper::LaneCommand::Window
+#[derive(Debug, Default)]
+pub(super) struct Reshaping {
+    opens: bool,
+}
+
+impl Reshaping {
+    /// Has the keeper tell the members of another shape, where one can be.
+    pub(super) fn begin(
+        lane: &mut Lane,
+        status: &Status,
+        id: CommandId,
+        grow: Grow,
+    ) -> Result<(), Refusal> {
+        if lane.keeper().holds_requests() || lane.keeper().is_stopping() {
+            let reason = "the array is being stopped, or given another shape";
+            return Err(Refusal::new(reason, "try again in a moment"));
+        }
+        let shape = grow::plan(status, grow)?;
+        let geometry = shape.geometry()?;
+        let (space, strips) = if shape.moves() {
+            let strips = MOVE_STRIPS * shape.raid_disks as usize;
+            (Space::between(lane.map.geometry.clone(), geometry), strips)
+        } else {
+            (Space::new(geometry), shape.raid_disks as usize + 1)
+        };
+        let space = space.map_err(Refusal::from)?;
+        if lane.pool.all_strips() < strips as u64 {
+            return Err(Refusal::new(
+                format!("there is too little memory for stripes of {} members", shape.raid_disks),
+                "stop the array, and start it again with more",
+            ));
+        }
+        lane.keeper_mut().grow(id, shape, Box::new(space));
+        Ok(())
+    }
+
+    /// Maps by another shape. Nothing is in flight that lies elsewhere by it.
+    pub(super) fn take_shape(lane: &mut Lane, jobs: &mut Jobs, shape: &NewShape) {
+        lane.members_change();
+        jobs.forget_answers();
+        let Ok(geometry) = shape.geometry() else { return };
+        lane.map = if shape.moves() {
+            ArrayMap::between(lane.map.geometry.clone(), geometry)
+        } else {
+            ArrayMap::new(geometry)
+        };
+    }
+
+    /// Data up to the front lie by the new map, and writes to those that are moved now wait.
+    pub(super) fn set_window(
+        &mut self,
+        lane: &mut Lane,
+        requests: &mut Requests,
+        jobs: &mut Jobs,
+        (front_row, end_row): (u64, u64),
+    ) {
+        // What is kept of the old map's rows means others now.
+        lane.members_change();
+        lane.map.set_window(front_row, end_row);
+        lane.ios.elders.turn();
+        jobs.elders.turn();
+        self.opens = end_row > front_row;
+        requests.window_moved(lane, jobs);
+    }
+
+    /// Returns whether a window is to open, and nothing stands against it.
+    pub(super) const fn may_open(&self, lane: &Lane, jobs: &Jobs) -> bool {
+        self.opens && lane.ios.elders.are_gone() && jobs.elders.are_gone()
+    }
+
+    /// Tells the keeper when nothing is under way that began before the window.
+    pub(super) fn open_window(&mut self, lane: &mut Lane, jobs: &Jobs) {
+        if self.may_open(lane, jobs) {
+            self.opens = false;
+            lane.report(LaneReport::WindowOpen);
+        }
+    }
+}

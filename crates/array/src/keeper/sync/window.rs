@@ -1,0 +1,107 @@
+//! The window of a reshape, driven: opened, moved unit by unit, and closed.
+
+use super::moving::{Moving, MovingStage};
+use super::state::{Sync, WorkPhase};
+use super::units::is_busy;
+use crate::SECTOR_BYTES;
+use crate::events::SyncAction;
+use crate::keeper::LaneCommand;
+use crate::keeper::core::Core;
+use crate::keeper::members::Moved;
+
+/// Rows of a window at most: writes wait for as long as it takes to move them.
+const MOST_ROWS: u64 = (16 << 20) / SECTOR_BYTES;
+/// A window is about so many parts of what may be moved in a second.
+const PARTS_OF_SECOND: u64 = 4;
+
+/// Returns how far units may be asked for now.
+pub(super) fn limit(sync: &Sync) -> u64 {
+    match &sync.moving {
+        Some(moving) if sync.action == SyncAction::Reshape => match moving.stage {
+            MovingStage::Open => moving.window,
+            _ => 0,
+        },
+        _ => sync.end,
+    }
+}
+
+/// Takes the next step of a reshape.
+pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
+    let held = sync.paused || sync.speed.next_at().is_none();
+    let ends = sync.interrupted.is_some();
+    let Some(moving) = &mut sync.moving else { return };
+    match moving.stage {
+        MovingStage::Closed if ends || moving.front >= moving.end => ended(sync, core),
+        MovingStage::Closed if held => {}
+        MovingStage::Closed => open(sync, core),
+        MovingStage::Opening if ends || held => {
+            close(moving, core);
+            if ends {
+                ended(sync, core);
+            }
+        }
+        MovingStage::Opening => {}
+        MovingStage::Open => {
+            let window = moving.window;
+            sync.issue_units(core);
+            if sync.units.is_empty() && (sync.cursor >= window || ends || held) {
+                place_front(sync, core);
+            }
+        }
+        MovingStage::Placing { front, ticket } if core.metadata.is_done(ticket) => {
+            moving.front = front;
+            core.members.set_moved(moving.moved());
+            core.space.set_moved_rows(front);
+            if ends || held || front >= moving.end {
+                close(moving, core);
+                drive(sync, core);
+            } else {
+                open(sync, core);
+            }
+        }
+        MovingStage::Placing { .. } => {}
+    }
+}
+
+fn open(sync: &mut Sync, core: &mut Core) {
+    let allowed = sync.speed.limit(is_busy(core)) / SECTOR_BYTES / PARTS_OF_SECOND;
+    let Some(moving) = &mut sync.moving else { return };
+    let chunk = moving.chunk_sectors;
+    let most = allowed.min(MOST_ROWS).max(chunk) / chunk * chunk;
+    moving.window = moving.safe_end().min(moving.front + most) / chunk * chunk;
+    moving.stage = MovingStage::Opening;
+    sync.cursor = moving.front;
+    core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.window });
+}
+
+/// All that was asked for is moved: tells the members so, as far as stripes are whole.
+fn place_front(sync: &mut Sync, core: &mut Core) {
+    let Some(moving) = &mut sync.moving else { return };
+    let front = sync.cursor.min(moving.window) / moving.chunk_sectors * moving.chunk_sectors;
+    sync.cursor = front;
+    if front <= moving.front {
+        close(moving, core);
+        return drive(sync, core);
+    }
+    core.metadata.position = moving.position(front);
+    let ticket = core.metadata.queue_superblock(true);
+    moving.stage = MovingStage::Placing { front, ticket };
+}
+
+fn ended(sync: &mut Sync, core: &mut Core) {
+    sync.phase = WorkPhase::Running;
+    sync.finish(core);
+}
+
+/// No writes wait any more.
+fn close(moving: &mut Moving, core: &mut Core) {
+    moving.stage = MovingStage::Closed;
+    moving.window = moving.front;
+    core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.front });
+}
+
+/// Takes the move out once all is where it is to be. Returns how far it went.
+pub(in crate::keeper) fn take_moved(sync: &mut Sync) -> Option<Moved> {
+    let idle = sync.is_idle();
+    sync.moving.take_if(|moving| idle && moving.is_over()).map(|moving| moving.moved())
+}
