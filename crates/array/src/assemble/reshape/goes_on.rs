@@ -36,6 +36,7 @@ pub(super) fn is_possible(
     let (_, micros) = time_parts(newest.utime);
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
     let chunk = i64::from(*chunk_sectors);
+    let is_sure = is_sure && numbers.position.is_multiple_of(numbers.unit());
     moves && is_sure && alike && shift >= chunk && shift % chunk == 0
 }
 

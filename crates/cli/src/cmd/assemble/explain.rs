@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use braid_array::array::array_size;
 use braid_array::assemble::{Config, MemberConfig, Standing, Start, StartLog, Verdict};
 use braid_array::format::SuperblockError;
+use braid_array::format::superblock::feature;
 use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
 use braid_host::member;
@@ -173,10 +175,26 @@ fn prospect_of(start: &Start, said: &[String]) -> Prospect {
             replay: None,
         },
         Start::Ready { config, degraded, resync_from, by_bitmap } => Prospect::Ready {
-            condition: with(condition(*degraded, *resync_from, *by_bitmap), said),
+            condition: with(
+                condition(*degraded, *resync_from, *by_bitmap),
+                &[goes_on(config).as_slice(), said].concat(),
+            ),
             replay: replay(config),
         },
     }
+}
+
+/// Says that a reshape goes on, if one does.
+fn goes_on(config: &Config) -> Option<String> {
+    let superblock = &config.superblock;
+    if !superblock.has(feature::RESHAPE_ACTIVE) {
+        return None;
+    }
+    let after = superblock.raid_disks;
+    let before = after.saturating_add_signed(-superblock.reshape.delta_disks);
+    let size = array_size(config).unwrap_or(0).max(1);
+    let percent = superblock.reshape.position.min(size).saturating_mul(100) / size;
+    Some(format!("a reshape from {before} to {after} members at {percent}% goes on"))
 }
 
 /// Describes the log entries to be replayed.
