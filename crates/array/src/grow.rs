@@ -1,7 +1,8 @@
-//! Changes of an array's shape that leave every byte in its place: more of each member is used, a
+//! Changes of an array's shape. Most leave every byte in its place: more of each member is used, a
 //! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
-//! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). Pure: the
-//! command plans by the status that it is told, and the keeper by its own.
+//! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). With more
+//! members of a level with parity all data move. Pure: the command plans by the status that it is
+//! told, and the keeper by its own.
 
 mod reshape;
 mod size;
@@ -53,32 +54,24 @@ pub struct NewShape {
 }
 
 impl NewShape {
-    /// Returns the shape that the array has: what a change does not mention stays.
-    fn of(status: &Status, level: Level, layout: Layout) -> Self {
-        let superblock = &status.superblock;
+    /// The shape of the array that has this superblock: what a change does not mention stays.
+    fn of(superblock: &Superblock, level: Level, layout: Layout) -> Self {
         Self {
             level,
             layout,
             raid_disks: superblock.raid_disks,
             chunk_sectors: superblock.chunk_sectors,
-            size_sectors: status.used_member_sectors,
+            size_sectors: superblock.size_sectors,
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
             shift_sectors: 0,
         }
     }
 
-    /// The shape of an array of which one superblock tells it, other than raid0 and linear.
+    /// The same, where the superblock alone tells it: not of raid0, nor linear.
     pub(crate) fn of_superblock(superblock: &Superblock) -> Option<Self> {
         let level = Level::from_md(superblock.level)?;
-        Some(Self {
-            level,
-            layout: Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?,
-            raid_disks: superblock.raid_disks,
-            chunk_sectors: superblock.chunk_sectors,
-            size_sectors: superblock.size_sectors,
-            roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
-            shift_sectors: 0,
-        })
+        let layout = Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?;
+        Some(Self::of(superblock, level, layout))
     }
 
     /// The mapping of this shape.
@@ -121,7 +114,8 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
         .map_err(Refusal::from)?;
     check_idle(status)?;
-    let now = NewShape::of(status, level, layout);
+    let size_sectors = status.used_member_sectors;
+    let now = NewShape { size_sectors, ..NewShape::of(superblock, level, layout) };
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
         Grow::RaidDisks(count) => more_members(status, now, count),

@@ -1,7 +1,6 @@
 //! Judgement of each candidate, measured against the newest superblock.
 
-use super::check::EVENT_MARGIN;
-use super::check::{check_shape, missed_a_shape, unreadable};
+use super::check::{EVENT_MARGIN, check_shape, missed_a_shape, unreadable};
 use super::{Candidate, Verdict};
 use crate::format::superblock::{MAX_DEV, feature};
 use crate::format::{DevRole, Superblock};

@@ -77,7 +77,7 @@ pub const MAX_MEMBERS: u32 = 1920;
 const MAX_SECTORS: u64 = (1 << 54) - 1;
 
 /// The smallest chunk, a page. Only raid0 takes any, be it of no use.
-const MIN_CHUNK_SECTORS: u32 = 8;
+pub(crate) const MIN_CHUNK_SECTORS: u32 = 8;
 
 impl Geometry {
     /// Takes any shape and refuses what md would not run, or would run into the ground.

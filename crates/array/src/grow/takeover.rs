@@ -3,14 +3,13 @@
 
 use super::{NewShape, check_whole, refuse};
 use crate::Role;
+use crate::geometry::MIN_CHUNK_SECTORS;
 use crate::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 use crate::refusal::Refusal;
 use crate::status::Status;
 
 /// The largest chunk that a mirror becomes a RAID 5 with: 64 KiB, as md does.
 const MIRROR_CHUNK_SECTORS: u32 = 128;
-/// The smallest: a page.
-const MIN_CHUNK_SECTORS: u32 = 8;
 
 pub(super) fn plan(
     status: &Status,

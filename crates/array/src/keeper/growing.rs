@@ -9,9 +9,11 @@
 //!                        ▼
 //!                     Rest: the lane takes the new shape, and the requests that were held
 //! ```
-//! Bytes stay where they are, so a power cut in the middle of the update leaves members that tell
-//! of the old shape and members that tell of the new one, and both are true: nothing was written
-//! by the new one before all tell of it. Assembly goes by the newest, as always.
+//! Bytes stay where they are until this is over, also where data are to move then (`sync/moving`
+//! does that, and its end is told in the same way). So a power cut in the middle of the update
+//! leaves members that tell of the old shape and members that tell of the new one, and both are
+//! true: nothing was written by the new one before all tell of it. Assembly goes by the newest, as
+//! always.
 
 use super::core::Core;
 use super::intent::Intent;

@@ -63,7 +63,7 @@ fn a_recovery_goes_on_while_it_is_measured_and_a_leg_is_readable_alone() {
     }
     let alone = value("RAID 1", "trace-write", "recovery-alone");
     let in_use = value("RAID 1", "trace-write", "recovery-in-use");
-    assert!(in_use > 0.0 && alone > 0.0, "{in_use} and {alone} MB/s");
+    assert!(in_use < alone && alone < 100.0, "{in_use} and {alone} MB/s");
     let left: Vec<_> = fs::read_dir(&scratch).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
