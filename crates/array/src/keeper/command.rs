@@ -110,7 +110,7 @@ impl Keeper {
     /// Returns whether a command has to wait for another shape, or asks for one.
     fn is_reshaped(&self, command: &Command) -> bool {
         let waits = self.sync.moving.is_some() && !matches!(command, Command::Remove(_));
-        waits || self.growing.holds_requests() || matches!(command, Command::Grow(_))
+        waits || self.view().holds_requests() || matches!(command, Command::Grow(_))
     }
 
     /// Returns whether members are missing without which nothing is compared.
