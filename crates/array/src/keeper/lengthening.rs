@@ -14,6 +14,8 @@
 //! array of the old size on members with room to spare, or one of the new size. After the Making
 //! the lane has to begin anew, whatever came of it: see [`LaneCommand::Lengthen`].
 
+use std::collections::BTreeSet;
+
 use super::core::Core;
 use super::growing::{QUIET_MS, intent_of, late, outline};
 use super::{Checkpoints, LaneCommand, SyncSpace, Traffic};
@@ -40,8 +42,8 @@ pub(super) enum Lengthening {
     #[default]
     Rest,
     Quieting(Box<NewSize>),
-    /// The lane lengthens the members.
-    Making(Box<NewSize>),
+    /// The lane lengthens these members.
+    Making(Box<NewSize>, BTreeSet<MemberId>),
     /// Waits for an update.
     Telling {
         id: CommandId,
@@ -54,11 +56,6 @@ impl Lengthening {
     /// Returns whether requests are to be held.
     pub(super) const fn holds_requests(&self) -> bool {
         !matches!(self, Self::Rest)
-    }
-
-    /// Returns whether the members are being changed.
-    pub(super) const fn has_begun(&self) -> bool {
-        matches!(self, Self::Making(_) | Self::Telling { .. })
     }
 
     /// Returns the time at which requests have been held for long enough.
@@ -89,7 +86,7 @@ impl Lengthening {
 
     /// Ends a change of which superblocks do not tell yet.
     pub(super) fn give_up(&mut self, core: &mut Core, why: Refusal) {
-        if let Self::Quieting(new) | Self::Making(new) = self {
+        if let Self::Quieting(new) | Self::Making(new, _) = self {
             core.out.push(LaneCommand::Reply(new.id, Err(why)));
             self.rest(core);
         }
@@ -121,32 +118,48 @@ impl Lengthening {
                     checkpoints.begin(core);
                 }
             }
-            Self::Quieting(_) => {
-                if let Self::Quieting(new) = std::mem::take(self) {
-                    core.out.push(LaneCommand::Lengthen(new.size_sectors));
-                    *self = Self::Making(new);
-                }
-            }
+            Self::Quieting(_) => self.make(core),
             Self::Telling { ticket, .. } if core.metadata.is_done(*ticket) => self.told(core),
-            Self::Rest | Self::Making(_) | Self::Telling { .. } => {}
+            Self::Rest | Self::Making(..) | Self::Telling { .. } => {}
         }
     }
 
-    /// Takes note that all members are longer, or why one is not.
-    pub(super) fn made(&mut self, core: &mut Core, result: Result<(), Refusal>) {
+    /// Asks for the new length of all members.
+    fn make(&mut self, core: &mut Core) {
+        let Self::Quieting(new) = std::mem::take(self) else { return };
+        let size = new.size_sectors;
+        let mut waiting = BTreeSet::new();
+        for (member, m) in core.members.iter_live() {
+            let data_sectors = m.superblock.data_size.max(size);
+            core.out.push(LaneCommand::Lengthen { member, data_sectors });
+            waiting.insert(member);
+        }
+        *self = Self::Making(new, waiting);
+    }
+
+    /// Takes note that a member is longer, or why it is not.
+    pub(super) fn made(&mut self, core: &mut Core, id: MemberId, result: Result<(), Refusal>) {
+        let Self::Making(_, waiting) = self else { return };
+        waiting.remove(&id);
+        let over = waiting.is_empty();
         match result {
-            Ok(()) => self.tell(core),
-            Err(why) => self.give_up(core, why),
+            Ok(()) if over => self.tell(core),
+            Ok(()) => {}
+            Err(why) => {
+                let device = core.members.get(id).map_or("", |member| &member.device);
+                let why = Refusal::new(format!("{device}: {}", why.reason), why.next);
+                self.give_up(core, why);
+            }
         }
     }
 
     fn tell(&mut self, core: &mut Core) {
-        let Self::Making(new) = self else { return };
+        let Self::Making(new, _) = self else { return };
         let intent = match intent_of(core, new.space.as_ref()) {
             Ok(intent) => intent,
             Err(why) => return self.give_up(core, why),
         };
-        let Self::Making(new) = std::mem::take(self) else { return };
+        let Self::Making(new, _) = std::mem::take(self) else { return };
         let NewSize { id, size_sectors, space, .. } = *new;
         let from = outline(core);
         core.space = space;

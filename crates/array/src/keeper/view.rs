@@ -70,13 +70,6 @@ impl<'a> KeeperView<'a> {
         self.keeper.growing.holds_requests() || self.keeper.lengthening.holds_requests()
     }
 
-    /// Returns whether members are being [lengthened](super::LaneCommand::Lengthen): nothing may be
-    /// stored in the meantime.
-    #[must_use]
-    pub const fn is_lengthened(self) -> bool {
-        self.keeper.lengthening.has_begun()
-    }
-
     /// Returns whether the array has been stopped.
     #[must_use]
     pub const fn has_stopped(self) -> bool {
