@@ -25,12 +25,11 @@ pub struct NewSize {
     pub array_sectors: u64,
 }
 
-/// Plans a size for the array that has this status, of whole stripes: at most so many sectors of
-/// each member.
+/// Checks whether the array that has this status may get another size now. Returns its code.
 ///
 /// # Errors
-/// The reason why it cannot be, with the step that helps.
-pub fn plan(status: &Status, sectors: u64) -> Result<NewSize, Refusal> {
+/// The reason why it may not, with the step that helps.
+pub fn check(status: &Status) -> Result<Family, Refusal> {
     let superblock = &status.superblock;
     let family = Family::decode(superblock.level, superblock.layout, superblock.raid_disks)?;
     if !family.is_redundant() {
@@ -48,6 +47,17 @@ pub fn plan(status: &Status, sectors: u64) -> Result<NewSize, Refusal> {
         let reason = format!("{} is a spare, which the array is not connected to", spare.device);
         return Err(Refusal::new(reason, "remove it, and add it again when the array has grown"));
     }
+    Ok(family)
+}
+
+/// Plans a size for the array that has this status, of whole stripes: at most so many sectors of
+/// each member.
+///
+/// # Errors
+/// The reason why it cannot be, with the step that helps.
+pub fn plan(status: &Status, sectors: u64) -> Result<NewSize, Refusal> {
+    let family = check(status)?;
+    let superblock = &status.superblock;
     let nodes = u16::try_from(superblock.raid_disks).unwrap_or(u16::MAX);
     let code = family.code(nodes, 0)?;
     let chunk_sectors = match u64::from(superblock.chunk_sectors) {
