@@ -111,6 +111,7 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Flush { tag },
         Message::LeaseRing { tag },
         Message::ReturnRing { tag, all: random.below(2) == 0 },
+        Message::LengthenVolume { tag, data_bytes: random.next() >> random.below(64) & !4095 },
         Message::DeleteVolume { tag },
     ]
 }

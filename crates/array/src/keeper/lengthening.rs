@@ -4,15 +4,17 @@
 //! Rest ── command ──► Quieting: requests are held, those in flight end; a checkpoint: clean
 //!                        │ quiet                                  │ a member failed, or time is up
 //!                        ▼                                        ▼
-//!                     Making: the lane lengthens members ──────► Rest: refused, nothing told
+//!                     Making: the lane lengthens members ──────► Ending: refused, nothing told
 //!                        │ durable on all of them
 //!                        ▼
-//!                     Telling: bitmap, then superblocks ──► Rest
+//!                     Telling: bitmap, then superblocks ──► Ending
+//! Ending ── no update is due any more ──► Rest
 //! ```
 //! What is new reads as zeroes on all members, which every code agrees with: it needs no resync.
 //! Members are longer before any superblock tells of it. So a power cut at any moment leaves an
 //! array of the old size on members with room to spare, or one of the new size. After the Making
-//! the lane has to begin anew, whatever came of it: see [`LaneCommand::Lengthen`].
+//! the lane has to begin anew, whatever came of it: see [`LaneCommand::Lengthen`]. So a loss is told
+//! in full before the command is answered: a member that missed one update alone is not stale.
 
 use std::collections::BTreeSet;
 
@@ -50,6 +52,11 @@ pub(super) enum Lengthening {
         from: Outline,
         ticket: u64,
     },
+    /// Waits for updates of losses.
+    Ending {
+        id: CommandId,
+        result: Result<(), Refusal>,
+    },
 }
 
 impl Lengthening {
@@ -86,15 +93,20 @@ impl Lengthening {
 
     /// Ends a change of which superblocks do not tell yet.
     pub(super) fn give_up(&mut self, core: &mut Core, why: Refusal) {
-        if let Self::Quieting(new) | Self::Making(new, _) = self {
-            core.out.push(LaneCommand::Reply(new.id, Err(why)));
-            self.rest(core);
+        match self {
+            Self::Quieting(new) => {
+                let id = new.id;
+                self.end(core, id, Err(why));
+            }
+            Self::Making(new, _) => *self = Self::Ending { id: new.id, result: Err(why) },
+            Self::Rest | Self::Telling { .. } | Self::Ending { .. } => {}
         }
     }
 
-    fn rest(&mut self, core: &mut Core) {
+    fn end(&mut self, core: &mut Core, id: CommandId, result: Result<(), Refusal>) {
         *self = Self::Rest;
         core.service.growing = false;
+        core.out.push(LaneCommand::Reply(id, result));
     }
 
     /// Goes on when nothing is in flight any more, and when the members know.
@@ -120,7 +132,14 @@ impl Lengthening {
             }
             Self::Quieting(_) => self.make(core),
             Self::Telling { ticket, .. } if core.metadata.is_done(*ticket) => self.told(core),
-            Self::Rest | Self::Making(..) | Self::Telling { .. } => {}
+            Self::Rest | Self::Making(..) | Self::Telling { .. } | Self::Ending { .. } => {}
+        }
+        if let Self::Ending { id, result } = self
+            && core.metadata.is_idle()
+        {
+            let id = *id;
+            let result = result.clone();
+            self.end(core, id, result);
         }
     }
 
@@ -135,6 +154,9 @@ impl Lengthening {
             waiting.insert(member);
         }
         *self = Self::Making(new, waiting);
+        if crate::broken("longer-before-told") {
+            self.tell(core);
+        }
     }
 
     /// Takes note that a member is longer, or why it is not.
@@ -180,14 +202,13 @@ impl Lengthening {
 
     fn told(&mut self, core: &mut Core) {
         let Self::Telling { id, from, .. } = std::mem::take(self) else { return };
-        core.service.growing = false;
-        let answer = if core.service.failed || core.service.writes_over {
+        let result = if core.service.failed || core.service.writes_over {
             let next = Next::by("assemble it again", Invocation::Explain { devices: Vec::new() });
             Err(Refusal::new("the array failed while its members were told", next))
         } else {
             core.out.notify(ArrayEvent::ShapeChanged { from, to: outline(core) });
             Ok(())
         };
-        core.out.push(LaneCommand::Reply(id, answer));
+        *self = Self::Ending { id, result };
     }
 }

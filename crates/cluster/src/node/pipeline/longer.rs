@@ -61,7 +61,13 @@ impl Pipe {
         }
         self.at_rest = true;
         let start = self.seat.data_sector * SECTOR_BYTES;
-        Ok(Ok(LongerVolume::new(start + used, start + data_bytes, header)))
+        let end = start + data_bytes;
+        let kept_bytes = if braid_array::broken("new-is-zeroes") {
+            self.seat.volume_bytes.min(end)
+        } else {
+            start + used
+        };
+        Ok(Ok(LongerVolume::new(kept_bytes, end, header)))
     }
 }
 
