@@ -207,6 +207,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 5] {
             node: NodeId(random.next()),
             total_bytes: random.next(),
             free_bytes: random.next(),
+            promised_bytes: random.next(),
             ring_bytes: random.next(),
             ring_used_bytes: random.next(),
             clients: 1,
