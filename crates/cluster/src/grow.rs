@@ -41,8 +41,9 @@ pub fn check(status: &Status) -> Result<Family, Refusal> {
         let usual = || Refusal::new("the array waits for its nodes", "bring them back");
         return Err(known.unwrap_or_else(usual));
     }
-    check_idle(status)?;
+    // Nodes that are away come back by themselves.
     check_whole(status)?;
+    check_idle(status)?;
     if let Some(spare) = status.members.iter().find(|one| one.state == MemberState::Spare) {
         let reason = format!("{} is a spare, which the array is not connected to", spare.device);
         return Err(Refusal::new(reason, "remove it, and add it again when the array has grown"));
