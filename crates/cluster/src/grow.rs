@@ -14,6 +14,9 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use crate::family::Family;
 use crate::pipeline::Params;
 
+/// The most of a member that can be asked for: far more than there is.
+const MAX_SECTORS: u64 = 1 << 50;
+
 /// The size that an array is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewSize {
@@ -66,7 +69,7 @@ pub fn plan(status: &Status, sectors: u64) -> Result<NewSize, Refusal> {
         chunk => chunk,
     };
     let stripe_sectors = u64::from(code.rows()) * chunk_sectors;
-    let stripes = sectors / stripe_sectors;
+    let stripes = sectors.min(MAX_SECTORS) / stripe_sectors;
     let member_sectors = stripes * stripe_sectors;
     let used = status.used_member_sectors;
     if member_sectors <= used {

@@ -104,8 +104,9 @@ impl Away<'_> {
         ])
     }
 
-    /// Gives the array another size while requests come, with a trouble at any moment. The array is
-    /// whole again afterwards, and of one of the two sizes: of the new one if the command succeeded.
+    /// Gives the array another size while requests come, with a trouble at any moment. The array
+    /// is whole again afterwards, and of one of the two sizes: of the new one if the command
+    /// succeeded.
     fn grow(&mut self, stripes: u64, trouble: Trouble) -> Result<(), Failure> {
         let rows = u64::from(self.cluster.layout.code(0).rows());
         let bytes = stripes * rows * u64::from(self.cluster.scenario.params.chunk_bytes);

@@ -46,8 +46,11 @@ fn a_pipeline_at_rest_lets_its_volume_become_longer_and_stores_nothing_more() {
     array.world.send(next, &Message::OpenVolume { tag: 1, name, write: true });
     let bytes = DATA_SECTOR * 512 + longer;
     let said = answers(&mut array, next);
-    let found = |message: &Message| matches!(message, Message::Volume { bytes: found, .. } if *found == bytes);
-    assert!(said.iter().any(found), "{said:?}");
+    let found = said.iter().find_map(|message| match message {
+        Message::Volume { bytes, .. } => Some(*bytes),
+        _ => None,
+    });
+    assert_eq!(found, Some(bytes), "{said:?}");
 }
 
 #[test]
