@@ -111,6 +111,7 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Flush { tag },
         Message::LeaseRing { tag },
         Message::ReturnRing { tag, all: random.below(2) == 0 },
+        Message::LengthenVolume { tag, data_bytes: random.next() >> random.below(64) & !4095 },
         Message::DeleteVolume { tag },
     ]
 }
@@ -206,6 +207,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 5] {
             node: NodeId(random.next()),
             total_bytes: random.next(),
             free_bytes: random.next(),
+            promised_bytes: random.next(),
             ring_bytes: random.next(),
             ring_used_bytes: random.next(),
             clients: 1,

@@ -141,6 +141,19 @@ pub enum VolumeOp {
         /// Its name.
         name: String,
     },
+    /// Give an open one another length. Only the first bytes stay, the rest reads as zeroes, and it
+    /// ends with a tail. A power cut leaves it as it was, or as it is to be. Answered with its new
+    /// size when that is durable.
+    Lengthen {
+        /// The volume.
+        member: MemberId,
+        /// The bytes that stay.
+        kept_bytes: u64,
+        /// Its new size.
+        bytes: u64,
+        /// Its last bytes.
+        tail: Vec<u8>,
+    },
     /// Close it. Answered when its descriptor is closed.
     Close {
         /// The volume.
@@ -197,6 +210,8 @@ pub struct Survey {
     pub total_bytes: u64,
     /// Bytes that still do.
     pub free_bytes: u64,
+    /// Of these, the ones that volumes may still take.
+    pub promised_bytes: u64,
     /// Volumes in order of their names, and their sizes in bytes.
     pub volumes: Vec<(String, u64)>,
     /// Names of notes, in order.

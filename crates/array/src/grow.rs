@@ -133,7 +133,10 @@ fn layout_number(status: &Status, level: Level) -> u32 {
 }
 
 /// Checks that nothing else is going on.
-fn check_idle(status: &Status) -> Result<(), Refusal> {
+///
+/// # Errors
+/// The reason why the array cannot change now.
+pub fn check_idle(status: &Status) -> Result<(), Refusal> {
     if status.state == ArrayState::Failed {
         return refuse("the array has failed", "bring its members back, and assemble it again");
     }
@@ -172,7 +175,10 @@ fn check_idle(status: &Status) -> Result<(), Refusal> {
 }
 
 /// Checks that each role has a member that holds all of it.
-fn check_whole(status: &Status) -> Result<(), Refusal> {
+///
+/// # Errors
+/// The number of members that are missing.
+pub fn check_whole(status: &Status) -> Result<(), Refusal> {
     if status.degraded == 0 {
         return Ok(());
     }

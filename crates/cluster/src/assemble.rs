@@ -359,6 +359,9 @@ fn left_behind(
         };
         let DevRole::Active(role) = own.role() else { continue };
         let vacant = members.get(role.index()).is_some_and(Option::is_none);
+        let needed_bytes = own.data_offset.saturating_add(newest.size_sectors) * SECTOR_BYTES;
+        // A copy of the volume from before it became longer holds no member any more.
+        let vacant = vacant && found.bytes >= needed_bytes;
         if vacant && !behind.contains_key(&role) {
             let superblock = catching_up(own, newest, *re_add_possible, &numbers);
             numbers.insert(superblock.dev_number);
@@ -366,6 +369,12 @@ fn left_behind(
         }
     }
     behind
+}
+
+/// Returns the superblock with the latest update, also where that made the array larger.
+fn with_size(own: &Superblock, newest: &Superblock) -> Superblock {
+    let data_size = own.data_size.max(newest.size_sectors);
+    Superblock { data_size, ..own.with_news_of(newest) }
 }
 
 /// Returns the superblock of a member that has its role. If any member `has_newest`, members that
@@ -377,7 +386,7 @@ fn as_held(
     has_newest: bool,
 ) -> Superblock {
     let events = if has_newest { own.events } else { newest.events };
-    let mut superblock = Superblock { events, ..own.with_news_of(newest) };
+    let mut superblock = Superblock { events, ..with_size(own, newest) };
     if matches!(member.standing, Standing::InSync { .. }) {
         // It may have been rebuilt to its end, and not have heard of that.
         superblock.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP);
@@ -395,7 +404,7 @@ pub fn catching_up(
     marked: bool,
     taken: &BTreeSet<u32>,
 ) -> Superblock {
-    let mut superblock = own.with_news_of(newest);
+    let mut superblock = with_size(own, newest);
     if taken.contains(&superblock.dev_number) {
         // Nor is it that of one that was made faulty, as long as there are others.
         let free = |number: &u32| !taken.contains(number);

@@ -5,10 +5,11 @@ mod answered;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
-use braid_array::action::{CommandId, Event};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::figures::MemberFigures;
+use braid_array::grow::Grow;
 use braid_array::request::Full;
 use braid_array::status::{Status, Waiting};
 use braid_array::{
@@ -22,6 +23,8 @@ use answered::Answered;
 
 /// Pause between two queries for the nodes.
 const LOOK_MS: u64 = 200;
+/// The same where all nodes are there, as the array only gets another size.
+const SHORT_LOOK_MS: u64 = 10;
 /// Number of clients that are begun until one serves: changes of another client are resolved once
 /// this one has the votes.
 const FIRST_CLIENTS: u32 = 3;
@@ -70,7 +73,7 @@ struct Away {
 ///
 /// ```text
 /// First ── nodes are connected ──► Serving
-/// Serving ── too many away ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
+/// Serving ── too many away, or volumes longer ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
 ///    ▲                            ▲                                                    │
 ///    │                            └────────── too few once more, or refused ───────────┤
 ///    └────────────────────────────────── nodes are connected ──────────────────────────┘
@@ -120,6 +123,18 @@ pub struct FailoverClient {
     /// Epochs of clients that found a loss of answered requests, and ended before they served. A
     /// later client finds all nodes as such a client has recorded them.
     lossy: BTreeSet<Epoch>,
+    growth: Growth,
+}
+
+/// A command that gives the array another size.
+#[derive(Debug, Default)]
+enum Growth {
+    #[default]
+    Rest,
+    /// The client carries it out.
+    Asked(CommandId),
+    /// The result, which is reported once the next client serves: this one is at rest.
+    Over(CommandId, Result<(), Refusal>),
 }
 
 /// A request under way.
@@ -163,6 +178,7 @@ impl FailoverClient {
             actions: VecDeque::new(),
             answered: Answered::default(),
             lossy: BTreeSet::new(),
+            growth: Growth::Rest,
         })
     }
 
@@ -192,9 +208,17 @@ impl FailoverClient {
                 self.not_late(id);
                 Some(Action::Complete { id, result })
             }
-            Action::Reply { id, .. } => {
+            Action::Reply { id, result } => {
                 self.commands.retain(|command| *command != id);
-                Some(action)
+                let grown = matches!(self.growth, Growth::Asked(asked) if asked == id);
+                if grown && self.client.is_at_rest() && !self.client.is_stopping() {
+                    self.growth = Growth::Over(id, result);
+                    return None;
+                }
+                if grown {
+                    self.growth = Growth::Rest;
+                }
+                Some(Action::Reply { id, result })
             }
             // It was said when they went away.
             Action::Notify(ArrayEvent::ArrayFailed) if self.away.is_some() => None,
@@ -239,7 +263,9 @@ impl FailoverClient {
     /// Executes a step that is due; returns false when none was.
     fn advance(&mut self) -> bool {
         match self.state {
-            FailoverState::Serving if self.client.has_too_few() => {
+            FailoverState::Serving
+                if self.client.has_too_few() || matches!(self.growth, Growth::Over(..)) =>
+            {
                 let first = || (self.now.plus_millis(self.fail_timeout_ms), None);
                 let (until, why) = self.before.take().unwrap_or_else(first);
                 let over = false;
@@ -254,15 +280,18 @@ impl FailoverClient {
             FailoverState::First if self.client.is_set_up() && !self.client.has_too_few() => {
                 self.state = FailoverState::Serving;
             }
-            FailoverState::First | FailoverState::Serving => return self.submit_held(),
+            FailoverState::First | FailoverState::Serving => {
+                return !self.client.holds_requests() && self.submit_held();
+            }
             FailoverState::Ending | FailoverState::Looking(_) if self.client.is_stopping() => {
                 let any = !self.held.is_empty();
+                self.answer_growth();
                 self.fail_held();
                 return any;
             }
             FailoverState::Ending if self.client.has_retired() => {
                 self.finder.look(self.client.places());
-                self.state = FailoverState::Looking(self.now.plus_millis(LOOK_MS));
+                self.state = FailoverState::Looking(self.next_look());
             }
             FailoverState::Starting if self.client.has_too_few() => {
                 if !braid_array::broken("loss-passed-on") {
@@ -280,6 +309,7 @@ impl FailoverClient {
                 let before = self.away.take().map(|away| (away.until, away.why));
                 self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
+                self.answer_growth();
             }
             FailoverState::Ending | FailoverState::Looking(_) | FailoverState::Starting => {
                 return false;
@@ -316,6 +346,7 @@ impl FailoverClient {
     fn tick(&mut self) {
         if let Some(away) = self.away.as_mut().filter(|away| !away.over && away.until <= self.now) {
             away.over = true;
+            self.answer_growth();
             self.fail_held();
         }
         if matches!(self.state, FailoverState::Looking(_))
@@ -327,12 +358,38 @@ impl FailoverClient {
             (self.state, self.anew.0) = (FailoverState::First, 0);
         }
         if matches!(self.state, FailoverState::Looking(at) if at <= self.now) {
-            self.state = FailoverState::Looking(self.now.plus_millis(LOOK_MS));
+            self.state = FailoverState::Looking(self.next_look());
             match self.finder.found() {
                 Some(Ok(config)) => self.start(config),
                 Some(Err(why)) => self.waits(why),
                 None => {}
             }
+        }
+    }
+
+    fn grow(&mut self, id: CommandId, sectors: u64) {
+        if !self.is_serving() {
+            self.commands.retain(|command| *command != id);
+            let why = Refusal::new("the array waits for its nodes", "try again when they are back");
+            self.actions.push_back(Action::Reply { id, result: Err(why) });
+            return;
+        }
+        if matches!(self.growth, Growth::Rest) {
+            self.growth = Growth::Asked(id);
+        }
+        self.client.grow(self.now, id, sectors);
+    }
+
+    fn next_look(&self) -> Instant {
+        let grows = matches!(self.growth, Growth::Over(..));
+        self.now.plus_millis(if grows { SHORT_LOOK_MS } else { LOOK_MS })
+    }
+
+    /// Reports the result of a command that gave the array another size.
+    fn answer_growth(&mut self) {
+        match std::mem::take(&mut self.growth) {
+            Growth::Over(id, result) => self.actions.push_back(Action::Reply { id, result }),
+            asked => self.growth = asked,
         }
     }
 
@@ -367,6 +424,9 @@ impl FailoverClient {
         for id in std::mem::take(&mut self.commands) {
             let why = Refusal::new("the array was started anew meanwhile", "ask for it again");
             self.actions.push_back(Action::Reply { id, result: Err(why) });
+        }
+        if matches!(self.growth, Growth::Asked(_)) {
+            self.growth = Growth::Rest;
         }
         client.set_epoch(self.epoch_micros);
         client.handle(self.now, Event::Tick);
@@ -417,7 +477,12 @@ impl Machine for FailoverClient {
         if let Event::Command { id, .. } = &event {
             self.commands.push(*id);
         }
-        self.client.handle(now, event);
+        match event {
+            Event::Command { id, command: Command::Grow(Grow::Size(Some(sectors))) } => {
+                self.grow(id, sectors);
+            }
+            event => self.client.handle(now, event),
+        }
         if tick {
             self.tick();
         }
@@ -469,7 +534,8 @@ impl Machine for FailoverClient {
 impl BlockMachine for FailoverClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
-        if self.is_serving() && self.held.is_empty() {
+        let passes = self.held.is_empty() && !self.client.holds_requests();
+        if self.is_serving() && passes {
             return self.pass_in(request, self.answered.count());
         }
         if self.has_waited_long() || self.client.is_stopping() {

@@ -31,6 +31,7 @@ pub mod create;
 mod digest;
 pub mod failover;
 pub mod family;
+pub mod grow;
 pub mod ids;
 pub mod journal;
 mod member;

@@ -18,7 +18,7 @@ pub use codec::WireError;
 pub use message::Message;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;

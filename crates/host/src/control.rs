@@ -23,6 +23,7 @@ mod client;
 mod connections;
 mod news;
 mod replace;
+mod rooms;
 mod served;
 mod server;
 mod verbs;

@@ -41,6 +41,8 @@ pub struct NodeSurvey {
     pub total_bytes: u64,
     /// Bytes that are free.
     pub free_bytes: u64,
+    /// Of these, the ones that volumes may still take.
+    pub promised_bytes: u64,
     /// Bytes of memory for data on its way.
     pub ring_bytes: u64,
     /// Bytes of that memory in use.
@@ -201,6 +203,7 @@ impl Remote {
                 version,
                 total_bytes,
                 free_bytes,
+                promised_bytes,
                 ring_bytes,
                 ring_used_bytes,
                 clients,
@@ -217,6 +220,7 @@ impl Remote {
                 version,
                 total_bytes,
                 free_bytes,
+                promised_bytes,
                 ring_bytes,
                 ring_used_bytes,
                 clients,

@@ -19,11 +19,14 @@ use crate::member::{self, MemberFile, Mode};
 use crate::run_dir::PassingLock;
 use crate::system::{describe, make_durable_dirs};
 
+mod lengthen;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use queue::StoreQueue;
+
+use lengthen::Lengthening;
 
 /// Eight bytes, the number of the store. No volume is called so.
 const ID_FILE: &str = ".id";
@@ -99,10 +102,11 @@ impl Store {
         let more = all.len() > most;
         all.truncate(most);
         let (total_bytes, free_bytes) = self.place.room()?;
+        let promised_bytes = self.place.promised()?;
         let (notes, volumes): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(name, _)| name.ends_with(NOTE_ENDING));
         let notes = notes.into_iter().map(|(name, _)| name).collect();
-        Ok(Survey { total_bytes, free_bytes, volumes, notes, more })
+        Ok(Survey { total_bytes, free_bytes, promised_bytes, volumes, notes, more })
     }
 
     /// Returns its number, by which arrays count its vote: drawn once, and kept with the volumes.
@@ -148,6 +152,11 @@ impl Store {
 
     fn remove(&mut self, name: &str) -> Result<(), Refusal> {
         self.place.remove(name)
+    }
+
+    /// Gives a volume another length. Returns its new size.
+    fn lengthen(&mut self, name: &str, change: &Lengthening) -> Result<u64, Refusal> {
+        self.place.lengthen(name, change)
     }
 
     /// Carries out an operation on notes.
@@ -229,6 +238,7 @@ impl VolumePlace {
             }
             Self::Directory { path, handle, .. } => {
                 check_room(handle, promised(path)?, bytes)?;
+                lengthen::forget(path, handle, name).map_err(|error| refused("made", &error))?;
                 let path = path.join(name);
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                 let file = match file {
@@ -254,11 +264,12 @@ impl VolumePlace {
                 let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
                 Ok(MemberFile::plain(file, PathBuf::from(name), bytes))
             }
-            Self::Directory { path, .. } => {
-                let path = path.join(name);
-                if !path.exists() {
+            Self::Directory { path, handle, .. } => {
+                if !path.join(name).exists() {
                     return Err(no_volume());
                 }
+                lengthen::complete(path, handle, name)?;
+                let path = path.join(name);
                 member::open(&path, Mode::ReadWrite, true)
                     .map_err(|error| Refusal::new(error.reason, error.next))
             }
@@ -366,9 +377,30 @@ impl VolumePlace {
                 files.remove(name);
                 Ok(())
             }
-            Self::Directory { path, handle, .. } => std::fs::remove_file(path.join(name))
+            Self::Directory { path, handle, .. } => lengthen::forget(path, handle, name)
+                .and_then(|()| std::fs::remove_file(path.join(name)))
                 .and_then(|()| handle.sync_all())
                 .map_err(|error| refused("removed", &error)),
+        }
+    }
+
+    fn lengthen(&self, name: &str, change: &Lengthening) -> Result<u64, Refusal> {
+        let Self::Directory { path, handle, .. } = self else {
+            let reason = "volumes in memory keep their length";
+            return Err(Refusal::new(reason, "use nodes with a store in a directory"));
+        };
+        let data = std::fs::metadata(path.join(name)).map_err(|_| no_volume())?;
+        let more = change.bytes.saturating_sub(data.len());
+        check_room(handle, promised(path)?, more)?;
+        change.carry_out(path, handle, name)?;
+        Ok(change.bytes)
+    }
+
+    /// Bytes that volumes may still take of those that are free.
+    fn promised(&self) -> Result<u64, Refusal> {
+        match self {
+            Self::Memory { .. } => Ok(0),
+            Self::Directory { path, .. } => promised(path),
         }
     }
 }

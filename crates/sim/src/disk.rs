@@ -222,6 +222,20 @@ impl Disk {
         self.image[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Gives the disk another length, all at once and durably: the first bytes stay, the last ones
+    /// are the tail, and zeroes lie between.
+    pub fn lengthen(&mut self, kept_bytes: u64, bytes: u64, tail: &[u8]) {
+        let kept = kept_bytes as usize;
+        self.image.truncate(kept);
+        self.image.resize(bytes as usize - tail.len(), 0);
+        self.image.extend_from_slice(tail);
+        let is_kept = |sector: &u64| *sector < kept_bytes / SECTOR as u64;
+        self.unreadable.retain(is_kept);
+        self.unwritable.retain(is_kept);
+        // Nothing is cached of what was cut off.
+        self.flush(self.mark());
+    }
+
     /// Zeroes a range that is writable.
     pub fn write_zeroes(&mut self, sector: u64, sectors: u64, fua: bool) {
         if self.forgetful {

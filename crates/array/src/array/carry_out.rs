@@ -45,6 +45,8 @@ impl Array {
                 LaneCommand::Grown(shape) => {
                     Reshaping::take_shape(&mut self.lane, &mut self.jobs, &shape);
                 }
+                // Its members are as long as they are: no lane of this kind is asked.
+                LaneCommand::Lengthen { .. } => {}
                 LaneCommand::Window { front_row, end_row } => {
                     let Self { lane, requests, jobs, reshaping, .. } = self;
                     reshaping.set_window(lane, requests, jobs, (front_row, end_row));

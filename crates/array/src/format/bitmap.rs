@@ -72,7 +72,8 @@ impl Bitmap {
         Some(Self::empty(superblock))
     }
 
-    fn empty(superblock: BitmapSuperblock) -> Self {
+    /// Creates a bitmap without any bit.
+    pub(crate) fn empty(superblock: BitmapSuperblock) -> Self {
         let words = usize::try_from(superblock.bits().div_ceil(64)).expect("at most MAX_BITS");
         Self { superblock, bits: vec![0; words] }
     }

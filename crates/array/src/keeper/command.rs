@@ -23,9 +23,12 @@ fn no_such_member() -> CommandAnswer {
 
 fn reshaped(command: &Command) -> CommandAnswer {
     if matches!(command, Command::Grow(_)) {
-        // A lane that can map another shape plans it, and calls `grow`.
-        let next = "make a new array and copy the data";
-        return refuse("the size and level of an array over nodes cannot change yet", next);
+        // A lane that can map another shape plans it, and calls `grow` or `lengthen`.
+        let next = "name a larger --size; for another shape make a new array and copy the data";
+        return refuse(
+            "over nodes an array cannot have another shape yet, but a larger size",
+            next,
+        );
     }
     let next = Next::by("wait for its end", Invocation::Watch { array: None });
     refuse("the array is being given another shape", next)
@@ -110,7 +113,7 @@ impl Keeper {
     /// Returns whether a command has to wait for another shape, or asks for one.
     fn is_reshaped(&self, command: &Command) -> bool {
         let waits = self.sync.moving.is_some() && !matches!(command, Command::Remove(_));
-        waits || self.growing.holds_requests() || matches!(command, Command::Grow(_))
+        waits || self.view().holds_requests() || matches!(command, Command::Grow(_))
     }
 
     /// Returns whether members are missing without which nothing is compared.

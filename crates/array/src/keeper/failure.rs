@@ -143,7 +143,9 @@ impl Keeper {
         out.push(LaneCommand::GiveUp(id));
         out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
         self.sync.member_lost(&mut self.core, id, role);
-        self.growing.give_up(&mut self.core, Refusal::new("a member failed meanwhile", TRY_AGAIN));
+        let why = Refusal::new("a member failed meanwhile", TRY_AGAIN);
+        self.growing.give_up(&mut self.core, why.clone());
+        self.lengthening.give_up(&mut self.core, why);
         if fatal && !self.core.service.failed {
             self.core.service.failed = true;
             self.core.out.notify(ArrayEvent::ArrayFailed);

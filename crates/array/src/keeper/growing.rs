@@ -28,7 +28,7 @@ use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Role};
 
 /// The longest time for which requests are held until those in flight have ended.
-const QUIET_MS: u64 = 10_000;
+pub(super) const QUIET_MS: u64 = 10_000;
 
 /// A change that was asked for.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ fn take_new_roles(core: &mut Core, from: usize) {
     }
 }
 
-fn outline(core: &Core) -> Outline {
+pub(super) fn outline(core: &Core) -> Outline {
     Outline::of(&core.metadata.superblock, core.space.array_sectors())
 }
 
@@ -265,7 +265,7 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
 
 /// The bitmap for another space: bits of what is new are set and ask for a resync. Members from
 /// before are not brought in line by it any more.
-fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Intent>, Refusal> {
+pub(super) fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Intent>, Refusal> {
     let Some(intent) = &core.metadata.intent else { return Ok(None) };
     let room = core.members.iter_live().filter_map(|(_, member)| member.superblock.bitmap_room());
     let room = room.min().unwrap_or(0);
@@ -280,7 +280,7 @@ fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Intent>, Refus
 }
 
 /// Says whom requests in flight wait for.
-fn late(core: &Core) -> Refusal {
+pub(super) fn late(core: &Core) -> Refusal {
     let owing = core.members.owing().min_by_key(|(_, since)| *since);
     let device = owing.and_then(|(id, _)| core.members.get(id)).map(|member| &member.device);
     match device {

@@ -51,6 +51,11 @@ impl Intent {
         intent
     }
 
+    /// The same without any bit: nothing is in flight, and all is in sync.
+    pub(super) fn cleared(&self) -> Self {
+        Self::new(Bitmap::empty(self.bitmap.superblock.clone()), false, self.ahead)
+    }
+
     pub(crate) fn chunk_sectors(&self) -> u64 {
         u64::from(self.bitmap.superblock.chunk_bytes) / SECTOR_BYTES
     }

@@ -53,6 +53,16 @@ pub enum LaneCommand {
     /// The array has this shape now, and all members know: the lane maps by it, and takes the
     /// requests that it has held.
     Grown(Box<NewShape>),
+    /// A member is to have room for so much data, which reads as zeroes behind what is used now.
+    /// Nothing is in flight, and nothing may be stored any more: when the command that asked for
+    /// this is answered, the lane ends, and begins anew with the members as they are then. Answer:
+    /// [`Lengthened`](LaneReport::Lengthened), when that is durable.
+    Lengthen {
+        /// The member.
+        member: MemberId,
+        /// Sectors of its data.
+        data_sectors: u64,
+    },
     /// In a reshape: the array lies by the new shape before this row of members, and by the old one
     /// behind it. What lies between that and the other row is to be moved: writes there wait.
     /// Answer, where these are not the same: [`WindowOpen`](LaneReport::WindowOpen), when all that
@@ -184,6 +194,9 @@ pub enum LaneReport {
     WorkParted(u64, usize),
     /// Nothing is under way that began before the last [`Window`](LaneCommand::Window).
     WindowOpen,
+    /// A member has the length that was [asked for](LaneCommand::Lengthen); or the reason why it
+    /// has not.
+    Lengthened(MemberId, Result<(), Refusal>),
     /// A command of the running update is done, or its member has failed.
     UpdateDone,
 }

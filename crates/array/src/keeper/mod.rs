@@ -21,6 +21,7 @@ mod journal;
 mod journal_device;
 mod journals;
 mod lane;
+mod lengthening;
 mod members;
 mod metadata;
 mod needed;
@@ -54,6 +55,7 @@ use growing::Growing;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
+use lengthening::Lengthening;
 use members::{Member, Members};
 use metadata::Metadata;
 use phases::Begun;
@@ -111,6 +113,7 @@ pub struct Keeper {
     sync: Sync,
     stop: Stop,
     growing: Growing,
+    lengthening: Lengthening,
     removals: Vec<Removal>,
     vacancies: Vacancies,
     /// The members that are there hold what they are to hold, or are known not to.
@@ -176,6 +179,7 @@ impl Keeper {
             sync,
             stop: Stop::default(),
             growing: Growing::default(),
+            lengthening: Lengthening::default(),
             removals: Vec::new(),
             vacancies: Vacancies::default(),
             begun: false,
@@ -332,6 +336,14 @@ impl Keeper {
         }
     }
 
+    /// Begins to use so many sectors of each member, with the space that belongs to it: the lane
+    /// makes room for that.
+    pub fn lengthen(&mut self, id: CommandId, size_sectors: u64, space: Box<dyn SyncSpace>) {
+        if let Err(why) = self.lengthening.begin(&mut self.core, id, size_sectors, space) {
+            self.core.out.push(LaneCommand::Reply(id, Err(why)));
+        }
+    }
+
     /// Growing: when nothing is in flight any more, the members are told.
     pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
         let begins = self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
@@ -341,6 +353,7 @@ impl Keeper {
         if let Some(moved) = take_moved(&mut self.sync) {
             self.growing.conclude(&mut self.core, moved);
         }
+        self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
     }
 
     /// Superblocks tell of a reshape: data are to move.
@@ -354,7 +367,7 @@ impl Keeper {
 
     /// Stopping: when nothing is in flight any more, the superblocks say clean.
     pub fn drive_stop(&mut self, traffic: Traffic<'_>) {
-        let idle = traffic.quiet && self.sync.is_idle() && !self.growing.holds_requests();
+        let idle = traffic.quiet && self.sync.is_idle() && !self.view().holds_requests();
         if self.stop.is_ready(&self.core, idle) {
             self.stop.ticket = Some(self.checkpoints.begin(&mut self.core));
         }

@@ -71,6 +71,7 @@ impl Keeper {
                 core.out.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
             }
             R::WindowOpen => self.sync.moving.iter_mut().for_each(Moving::opened),
+            R::Lengthened(id, result) => self.lengthening.made(core, id, result),
             R::UpdateDone => self.update_done(),
         }
     }

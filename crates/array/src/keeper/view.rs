@@ -67,7 +67,7 @@ impl<'a> KeeperView<'a> {
     /// shape.
     #[must_use]
     pub const fn holds_requests(self) -> bool {
-        self.keeper.growing.holds_requests()
+        self.keeper.growing.holds_requests() || self.keeper.lengthening.holds_requests()
     }
 
     /// Returns whether the array has been stopped.
@@ -186,7 +186,11 @@ impl<'a> KeeperView<'a> {
         let now = self.keeper.core.now;
         let removals =
             self.keeper.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
-        let waits = [self.keeper.stop.deadline(&self.keeper.core), self.keeper.growing.deadline()];
+        let waits = [
+            self.keeper.stop.deadline(&self.keeper.core),
+            self.keeper.growing.deadline(),
+            self.keeper.lengthening.deadline(),
+        ];
         let always = waits.into_iter().flatten().chain(removals.min()).min();
         if self.keeper.core.service.metadata_frozen() {
             return always;

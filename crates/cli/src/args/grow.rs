@@ -13,7 +13,8 @@ const GROW_HELP: &str = "\
     are added to levels 4, 5 and 6; other changes that would have to move them are refused. \
     Devices of --add are checked as by braid \
     add before anything is changed; an array with redundancy gets them as spares first, one of \
-    level 0 when its level has changed.\n\n\
+    level 0 when its level has changed. Over nodes the size alone can change: volumes become \
+    longer, where their nodes have room.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \

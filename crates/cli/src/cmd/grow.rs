@@ -1,5 +1,7 @@
 //! `braid grow`: another shape for a running array, planned here by the same rules as there.
 
+mod nodes;
+
 use std::path::Path;
 
 use braid_array::grow::{self, Grow, NewShape};
@@ -28,6 +30,9 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let devices = devices(args)?;
     let change = change(args)?;
     let before = running::status(OPERATION, run_dir, name)?;
+    if nodes::has_nodes(&before.array) {
+        return nodes::run(run_dir, args, &before);
+    }
     let new = planned(&before.array, change, &devices).map_err(refused)?;
     check_count(args, &new)?;
     for device in &devices {
@@ -86,12 +91,6 @@ fn change(args: &GrowArgs) -> Result<Grow, Failure> {
 
 /// Plans the change as if the devices were spares already.
 fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
-    if status.members.iter().any(|member| member.device.starts_with("node://")) {
-        return Err(Refusal::new(
-            "the size and level of an array over nodes cannot change yet",
-            "make a new array and copy the data",
-        ));
-    }
     let mut with_spares = status.clone();
     // A level without redundancy gets them afterwards.
     if has_redundancy(status.superblock.level) {

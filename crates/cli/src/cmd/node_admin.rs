@@ -361,6 +361,7 @@ fn as_json(seen: &SeenNode) -> Value {
         "version": survey.version,
         "space_bytes": survey.total_bytes,
         "free_bytes": survey.free_bytes,
+        "promised_bytes": survey.promised_bytes,
         "ring_bytes": survey.ring_bytes,
         "ring_used_bytes": survey.ring_used_bytes,
         "clients": survey.clients,

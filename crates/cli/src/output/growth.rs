@@ -1,6 +1,8 @@
 //! The plan of `braid grow`: the shape before and after, the steps, and the exports that are to
 //! hear of another size. The text, and the same as JSON.
 
+mod nodes;
+
 use std::fmt::Write as _;
 
 use braid_array::format::Superblock;
@@ -106,6 +108,9 @@ impl GrowthStep {
         let bytes = human::size_binary(self.bytes.unwrap_or_default());
         match self.action {
             "add" => format!("{device} is added"),
+            "lengthen" => format!(
+                "volumes become longer by {bytes}, which read as zeroes: nothing is to be resynced"
+            ),
             "takeover" => "superblocks tell of the new shape; data stay where they are".to_owned(),
             "reshape" => format!("all data move to the new shape, in the background: {bytes}"),
             "resync" => format!("resync of what is new: {bytes} of each member"),

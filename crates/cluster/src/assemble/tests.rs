@@ -293,3 +293,50 @@ fn numbers_that_make_no_array_are_refused() {
     assert!(!sizes(|sb| sb.raid_disks = 35).is_empty());
     assert!(!sizes(|sb| sb.raid_disks = u32::MAX).is_empty());
 }
+
+/// A RAID-5 whose first volumes tell of another stripe, and by how many bytes volumes got longer.
+fn grown(told: usize) -> (Vec<Candidate>, u64) {
+    let mut candidates = volumes(md(Level::Raid5), 4);
+    let stripe_sectors = u64::from(superblock(&mut candidates[0]).chunk_sectors);
+    let bytes = stripe_sectors * SECTOR_BYTES;
+    for (number, candidate) in candidates.iter_mut().enumerate() {
+        candidate.bytes += bytes;
+        let superblock = superblock(candidate);
+        superblock.data_size = superblock.size_sectors;
+        if number < told {
+            superblock.size_sectors += stripe_sectors;
+            superblock.data_size += stripe_sectors;
+            superblock.events += 1;
+        }
+    }
+    (candidates, bytes)
+}
+
+#[test]
+fn the_newest_superblock_tells_the_size_also_of_members_that_did_not_hear_of_it() {
+    let before = ready(&grown(0).0, Options::default()).stripes;
+    for told in 1..4 {
+        let plan = ready(&grown(told).0, Options::default());
+        assert_eq!((plan.degraded(), plan.behind(), plan.stripes), (0, 0, before + 1));
+        for member in plan.members.iter().flatten() {
+            let Superblock { size_sectors, data_size, .. } = member.superblock;
+            assert!(data_size >= size_sectors, "{size_sectors} of {data_size}");
+        }
+    }
+    // Those that heard of it are away.
+    let plan = ready(&grown(1).0[1..], Options::default());
+    assert_eq!((plan.degraded(), plan.stripes), (1, before));
+}
+
+#[test]
+fn a_copy_of_a_volume_from_before_it_became_longer_is_done_without() {
+    let (mut candidates, bytes) = grown(3);
+    candidates[3].bytes -= bytes;
+    for candidate in &mut candidates[..3] {
+        superblock(candidate).events += 10;
+    }
+    let plan = ready(&candidates, Options::default());
+    assert_eq!((plan.degraded(), plan.behind()), (1, 0));
+    candidates[3].bytes += bytes;
+    assert_eq!(ready(&candidates, Options::default()).behind(), 1);
+}

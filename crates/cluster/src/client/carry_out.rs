@@ -27,6 +27,9 @@ impl Client {
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
             LaneCommand::BeginJournal { .. } | LaneCommand::JournalMode(_) => {}
+            LaneCommand::Lengthen { member, data_sectors } => {
+                self.parts.lengthen(member, data_sectors);
+            }
             // The keeper refuses another shape here.
             LaneCommand::Grown(_) | LaneCommand::Window { .. } => {}
             LaneCommand::Reply(id, result) => {

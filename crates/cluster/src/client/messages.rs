@@ -176,6 +176,7 @@ impl Client {
             _ => false,
         };
         match (kind, done) {
+            (RequestKind::Lengthen, done) => return self.parts.lengthened(key, done),
             (RequestKind::StoreCopied(_), Err(why)) => {
                 return self.parts.lose_stranger(key, Some(why));
             }

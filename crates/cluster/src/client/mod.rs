@@ -17,6 +17,7 @@ mod joining;
 mod judging;
 mod keeper_side;
 mod latency;
+mod lengthening;
 mod losing;
 mod membership;
 mod messages;

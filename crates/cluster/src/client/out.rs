@@ -52,6 +52,8 @@ pub(super) enum RequestKind {
     Flush(u32),
     /// A superblock update of the keeper.
     Meta,
+    /// The volume becomes longer.
+    Lengthen,
     LeaseRing,
     ReturnRing,
     /// A member is wired to a node that comes back.

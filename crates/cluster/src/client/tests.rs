@@ -13,6 +13,7 @@ mod decision;
 mod decode;
 mod departed;
 mod lease;
+mod lengthening;
 mod losses;
 mod relay;
 mod reread;

@@ -82,6 +82,8 @@ impl Client {
             self.drain();
             self.parts.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
             self.drain();
+            self.parts.drive_growing();
+            self.drain();
             self.parts.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.drain();
             self.parts.keeper_mut().drive_meta();

@@ -237,6 +237,13 @@ impl Node {
             Message::OpenPipeline { tag, role, data_sector, params } => {
                 return self.open_pipeline(client, tag, role, data_sector, params, &held);
             }
+            Message::LengthenVolume { tag, data_bytes } => {
+                let pipe = self.pipes.opened(client, "LengthenVolume before OpenPipeline")?;
+                match pipe.lengthen(data_bytes)? {
+                    Ok(longer) => self.volumes.lengthen(client, tag, &held, longer, out),
+                    Err(why) => out.refuse(client, tag, why),
+                }
+            }
             Message::Connect { tag, peers } => return self.connect(client, tag, peers),
             Message::LeaseRing { tag } => return self.pipes.lease_ring(client, tag, out),
             Message::ReturnRing { tag, all } => {

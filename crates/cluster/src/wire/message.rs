@@ -70,6 +70,16 @@ messages! {
         /// A multiple of 512, at most 4096.
         bytes: Vec<u8>,
     }
+    /// Client: the member's part of the array is to become longer than that of the pipeline, which
+    /// is at rest and prepares nothing from then on. All behind the present part reads as zeroes,
+    /// but for an empty journal at the end of the volume, where there is one. Answer: `Ok`, when
+    /// the volume has that length durably.
+    86 LengthenVolume {
+        /// The number that the answer carries, chosen by the sender.
+        tag: u32,
+        /// Bytes of the array's data on the member.
+        data_bytes: u64,
+    }
     /// Client: set up this node's end of a pipeline. Answer: `PipelineReady`.
     8 OpenPipeline {
         /// The number that the answer carries, chosen by the sender.
@@ -440,6 +450,8 @@ messages! {
         total_bytes: u64,
         /// See above.
         free_bytes: u64,
+        /// Of the free bytes, those that its volumes may still take.
+        promised_bytes: u64,
         /// Memory for rings.
         ring_bytes: u64,
         /// Memory for rings in use.

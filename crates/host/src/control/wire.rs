@@ -83,6 +83,8 @@ pub enum Verb {
         /// Sectors of data that it is to have room for.
         sectors: u64,
     },
+    /// Only say how much each node has room for. Answered by `Answer::Rooms`.
+    Rooms,
     /// Give the array another shape.
     Grow {
         /// The change.
@@ -204,6 +206,8 @@ pub enum Answer {
     },
     /// State.
     Status(Box<ControlStatus>),
+    /// By member on a node, the most sectors of data that its store has room for.
+    Rooms(BTreeMap<String, u64>),
     /// Answer followed by bytes behind the line. When fewer come than announced, reading failed
     /// there.
     Data {

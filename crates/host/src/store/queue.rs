@@ -12,6 +12,7 @@ use braid_array::action::Event;
 use braid_array::fabric::{NoteOp, Volume, VolumeOp};
 use braid_array::{IoId, MemberId, Refusal, SECTOR_BYTES};
 
+use super::lengthen::Lengthening;
 use super::{Store, check_volume};
 use crate::execute::Executor;
 use crate::mailbox::Mailbox;
@@ -27,6 +28,7 @@ enum StoreJob {
     Create { io: IoId, name: String, bytes: u64 },
     Open { io: IoId, name: String },
     Remove { io: IoId, name: String, member: MemberId },
+    Lengthen { io: IoId, name: String, member: MemberId, change: Lengthening },
 }
 
 /// The end of a job.
@@ -87,7 +89,7 @@ impl StoreQueue {
         self.put(StoreJob::Note { io, op });
     }
 
-    /// Creates, opens, closes or deletes a volume.
+    /// Creates, opens, lengthens, closes or deletes a volume.
     pub(crate) fn volume(&mut self, executor: &mut Executor, io: IoId, op: VolumeOp) {
         if let Err(why) = self.try_volume(executor, io, op) {
             self.ready.push_back(Event::Volume { io, result: Err(why) });
@@ -109,6 +111,11 @@ impl StoreQueue {
                 check_volume(&name, None)?;
                 self.check_closed(&name)?;
                 self.put(StoreJob::Open { io, name });
+            }
+            VolumeOp::Lengthen { member, kept_bytes, bytes, tail } => {
+                let name = self.name_of(member)?.to_owned();
+                let change = Lengthening::new(kept_bytes, bytes, tail)?;
+                self.put(StoreJob::Lengthen { io, name, member, change });
             }
             VolumeOp::Close { member } => {
                 self.release(executor, member)?;
@@ -180,10 +187,15 @@ impl StoreQueue {
 
     /// Closes a volume, on which nothing is in flight.
     fn release(&mut self, executor: &mut Executor, member: MemberId) -> Result<String, Refusal> {
-        let open = self.open.get_mut(usize::from(member.0)).and_then(Option::take);
-        let name = open.ok_or_else(|| Refusal::new("no such volume is open", "open it first"))?;
+        let name = self.name_of(member)?.to_owned();
+        self.open[usize::from(member.0)] = None;
         executor.detach(member);
         Ok(name)
+    }
+
+    fn name_of(&self, member: MemberId) -> Result<&str, Refusal> {
+        let open = self.open.get(usize::from(member.0)).and_then(Option::as_deref);
+        open.ok_or_else(|| Refusal::new("no such volume is open", "open it first"))
     }
 
     /// Waits for the next answer.
@@ -229,6 +241,11 @@ fn carry_out(mut store: Store, jobs: &Receiver<StoreJob>, answers: &Mailbox<Stor
             }
             StoreJob::Remove { io, name, member } => {
                 let result = store.remove(&name).map(|()| Volume { member, bytes: 0 });
+                StoreAnswer::Event(Event::Volume { io, result })
+            }
+            StoreJob::Lengthen { io, name, member, change } => {
+                let result = store.lengthen(&name, &change);
+                let result = result.map(|bytes| Volume { member, bytes });
                 StoreAnswer::Event(Event::Volume { io, result })
             }
         };

@@ -103,6 +103,34 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn an_open_volume_becomes_longer_where_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Asked::new(Store::directory(directory.path()).unwrap());
+    let a = store.volume(create("a", 16384)).unwrap();
+    std::fs::write(directory.path().join("a"), vec![7; 16384]).unwrap();
+    let longer = |member, bytes| {
+        let tail = vec![9; 512];
+        VolumeOp::Lengthen { member, kept_bytes: 8192, bytes, tail }
+    };
+    assert_eq!(store.volume(longer(a.member, 65536)), Ok(Volume { bytes: 65536, ..a }));
+    let content = std::fs::read(directory.path().join("a")).unwrap();
+    let same = |range: std::ops::Range<usize>, byte| content[range].iter().all(|it| *it == byte);
+    assert!(same(0..8192, 7) && same(8192..65024, 0) && same(65024..65536, 9));
+    let said = store.volume(longer(a.member, 1 << 60)).unwrap_err();
+    assert!(said.reason.contains("do not fit"), "{said}");
+    let said = store.volume(longer(MemberId(9), 65536)).unwrap_err().to_string();
+    assert_eq!(said, "no such volume is open; open it first");
+    let survey = store.survey("", 9);
+    assert_eq!(survey.volumes, [("a".to_owned(), 65536)]);
+    assert!(survey.promised_bytes > 0 && survey.promised_bytes <= 65536);
+
+    let mut memory = Asked::new(Store::memory());
+    let a = memory.volume(create("a", 16384)).unwrap();
+    let said = memory.volume(longer(a.member, 65536)).unwrap_err();
+    assert!(said.reason.contains("in memory"), "{said}");
+}
+
+#[test]
 fn a_directory_is_the_store_of_one_node() {
     let directory = tempfile::tempdir().unwrap();
     let first = Store::directory(directory.path()).unwrap();

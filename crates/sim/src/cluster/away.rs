@@ -12,7 +12,7 @@ use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::{FailoverClient, Finder};
 
-use super::content;
+use super::content::{self, VOLUME};
 use super::nodes::Cluster;
 use super::scenario::ClusterScenario;
 use crate::judge::{Flight, Judge};
@@ -22,6 +22,7 @@ use crate::rng::Rng;
 use crate::workload::Kind;
 use crate::world::process::Process;
 
+pub(super) mod larger;
 mod past;
 
 /// Requests in flight.
@@ -100,6 +101,8 @@ struct Away<'a> {
     /// Losses that the next flush reports.
     forgotten: Option<Forgotten>,
     stopped: bool,
+    /// Answer to the command that gives the array another size.
+    grown: Option<Result<(), Refusal>>,
 }
 
 /// Returns whether the array always starts when all of its nodes are present.
@@ -111,20 +114,8 @@ pub(super) fn fits(scenario: &ClusterScenario) -> bool {
 
 /// Runs rounds in which nodes go away and come back, then judges the content.
 pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
-    let search = Search::default();
     let sectors = cluster.layout.sectors();
-    let mut away = Away {
-        client: start(cluster, &search)?,
-        judge: Judge::new(sectors),
-        blocks: sectors / BLOCK_SECTORS,
-        cluster,
-        search,
-        held_back: false,
-        dying: false,
-        forgotten: None,
-        stopped: false,
-    };
-    away.judge.client_begins(away.client, DEPTH, SLOT_BYTES);
+    let mut away = Away::of(cluster, sectors)?;
     let redundant = away.cluster.scenario.survives(&[Role(0)]);
     if redundant && away.cluster.rng.percent(40) {
         past::run(&mut away)?;
@@ -154,6 +145,35 @@ pub(super) fn start_lasting(
     let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS)?;
     let process = Process::of_client("lasting", Box::new(client), scratch, cluster.limit());
     Ok(cluster.world.start(process))
+}
+
+impl<'a> Away<'a> {
+    /// Starts the client. `sectors`: the greatest size of the array.
+    fn of(cluster: &'a mut Cluster, sectors: u64) -> Result<Self, Failure> {
+        let search = Search::default();
+        let mut away = Away {
+            client: start(cluster, &search)?,
+            judge: Judge::new(sectors),
+            blocks: cluster.layout.sectors() / BLOCK_SECTORS,
+            cluster,
+            search,
+            held_back: false,
+            dying: false,
+            forgotten: None,
+            stopped: false,
+            grown: None,
+        };
+        away.judge.client_begins(away.client, DEPTH, SLOT_BYTES);
+        Ok(away)
+    }
+
+    /// Starts another client after the last one has ended.
+    fn begin_another(&mut self) -> Result<(), Failure> {
+        self.client = start(self.cluster, &self.search)?;
+        self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
+        self.judge.oracle.decided();
+        Ok(())
+    }
 }
 
 impl Away<'_> {
@@ -292,8 +312,13 @@ impl Away<'_> {
         if self.held_back || !self.search.with(|board| std::mem::take(&mut board.asked)) {
             return;
         }
-        let all: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
-        let config = self.cluster.assembled(&all);
+        let all = Role::all(self.cluster.scenario.params.nodes);
+        let (here, gone): (Vec<Role>, Vec<Role>) =
+            all.partition(|&role| self.cluster.is_alive(role));
+        let absent = gone.into_iter().map(|role| (self.cluster.address(role), VOLUME.to_owned()));
+        let absent = absent.collect();
+        let config = self.cluster.assembled(&here);
+        let config = config.map(|config| ClientConfig { absent, ..config });
         self.search.with(|board| match config {
             Some(config) => board.found = Some(config),
             None => board.asked = true,
@@ -317,6 +342,11 @@ impl Away<'_> {
             Action::Complete { id, result } => {
                 let flight = self.judge.answered(self.client, id)?;
                 self.completed(flight, result)
+            }
+            Action::Reply { id: larger::GROW, result } => {
+                self.cluster.note(&[82], || format!("GROWN {result:?}"));
+                self.grown = Some(result);
+                Ok(())
             }
             Action::Reply { result, .. } => {
                 self.stopped = true;

@@ -70,6 +70,14 @@ impl Cluster {
         cluster
     }
 
+    /// Notes the size of the array, which superblocks tell.
+    pub(super) fn has_stripes(&mut self, stripes: u64) {
+        if self.scenario.params.stripes != stripes {
+            self.scenario.params.stripes = stripes;
+            self.layout = Layout::new(self.scenario.params);
+        }
+    }
+
     /// Starts every node anew on its volume.
     pub fn start_nodes(&mut self, disks: Vec<Disk>) {
         let before = std::mem::take(&mut self.nodes);
@@ -89,6 +97,11 @@ impl Cluster {
     /// The process of the node of this role.
     pub fn node(&self, role: Role) -> usize {
         self.nodes[role.index()]
+    }
+
+    /// Returns whether the node of this role lives.
+    pub(super) fn is_alive(&self, role: Role) -> bool {
+        self.world.processes[self.node(role)].alive
     }
 
     /// The node of this role dies.

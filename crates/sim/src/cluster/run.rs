@@ -29,7 +29,10 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let torn = options.mutation.is_none() && torn::is_due(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
     let focus = relay::focus::Focus::of(seed);
-    let scenario = if torn {
+    let larger = options.mutation.is_none() && away::larger::is_due(seed);
+    let scenario = if larger {
+        away::larger::draw(&mut rng)
+    } else if torn {
         torn::array::draw(&mut rng)
     } else if relay {
         relay::array::draw(&mut rng, focus)
@@ -41,7 +44,9 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
             println!("{scenario:?}");
         }
         let mut cluster = Cluster::new(scenario, rng, trace);
-        if torn {
+        if larger {
+            away::larger::run(&mut cluster)?;
+        } else if torn {
             torn::run(&mut cluster)?;
         } else if relay {
             relay::run(&mut cluster, focus)?;

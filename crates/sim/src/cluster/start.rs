@@ -45,6 +45,7 @@ impl Cluster {
     /// Returns the configuration of a client of the array on these roles, if it can start.
     pub(super) fn assembled(&mut self, roles: &[Role]) -> Option<ClientConfig> {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
+        self.has_stripes(plan.stripes);
         let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
         let config = ClientConfig::new(params, plan.members);
         let found = plan.found;

@@ -243,6 +243,7 @@ impl Process {
         Survey {
             total_bytes: 9,
             free_bytes: 5,
+            promised_bytes: 2,
             volumes: listed.iter().filter_map(size).collect(),
             notes: listed
                 .iter()
@@ -269,7 +270,7 @@ impl Process {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }
 
-    /// Creates, opens, closes or deletes a volume.
+    /// Creates, opens, lengthens, closes or deletes a volume.
     pub(super) fn change_volumes(&mut self, op: &VolumeOp) -> Result<Volume, Refusal> {
         let name = match op {
             VolumeOp::Create { name, bytes } => {
@@ -281,6 +282,12 @@ impl Process {
                 name
             }
             VolumeOp::Open { name } => name,
+            VolumeOp::Lengthen { member, kept_bytes, bytes, tail } => {
+                let absent = || Refusal::plain("this volume is not open");
+                let device = self.device_of(*member).ok_or_else(absent)?;
+                self.devices[device].disk.lengthen(*kept_bytes, *bytes, tail);
+                return Ok(Volume { member: *member, bytes: *bytes });
+            }
             VolumeOp::Close { member } | VolumeOp::Delete { member } => {
                 let absent = || Refusal::plain("this volume is not open");
                 let device = self.device_of(*member).ok_or_else(absent)?;

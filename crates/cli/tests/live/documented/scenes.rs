@@ -394,6 +394,7 @@ pub(super) const NODES: &[Scene] = &[
         ..EMPTY
     },
     Scene { page: "docs/nodes.md", headings: &["While it still serves"], before: "data", ..EMPTY },
+    Scene { page: "docs/growing.md", headings: &["Over nodes"], before: "data", ..EMPTY },
     Scene {
         page: "docs/nodes.md",
         headings: &["Looking after nodes"],

@@ -56,6 +56,8 @@ pub(in crate::client) struct Shared {
     pub(in crate::client) reads: ReadSlots,
     pub(in crate::client) requests: Requests,
     pub(super) zeroes: Buf,
+    /// Volumes have another length than this client knows: nothing may be stored any more.
+    pub(in crate::client) at_rest: bool,
     pub(super) notes: VecDeque<Note>,
 }
 
@@ -80,6 +82,7 @@ impl Shared {
             reads: ReadSlots::new(params.nodes, params.reads.count),
             requests: Requests::new(long_bytes),
             zeroes,
+            at_rest: false,
             notes: VecDeque::new(),
         }
     }

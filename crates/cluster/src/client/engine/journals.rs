@@ -169,6 +169,11 @@ impl Journals {
             || self.trimmed >= lost_at && self.trim.is_none() && !self.left
     }
 
+    /// Returns whether no request to journals is under way, or about to be.
+    pub(in crate::client) fn rest(&self) -> bool {
+        self.trim.is_none() && self.waiting.is_empty()
+    }
+
     /// Returns whether records from before this client exist, so that nothing may be written.
     pub(super) const fn hold_old_records(&self) -> bool {
         self.left
@@ -346,7 +351,7 @@ impl Journals {
     /// whether a trim has just ended, so that there is room again.
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>, stored: u64, latest: u64) -> bool {
         // Where too many are lost nobody will know of those who could not flush.
-        let over = cx.writes_over() || cx.keeper.is_read_only();
+        let over = cx.writes_over() || cx.keeper.is_read_only() || cx.shared.at_rest;
         if !self.are_used() || !self.waiting.is_empty() || over {
             return false;
         }

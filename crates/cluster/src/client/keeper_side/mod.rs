@@ -65,6 +65,11 @@ impl KeeperSide {
         }
     }
 
+    /// Returns whether a node is being added or copied to.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.recovery.is_some()
+    }
+
     pub(super) fn next_command(&mut self) -> Option<JoinCommand> {
         self.commands.pop_front()
     }

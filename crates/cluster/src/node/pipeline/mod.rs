@@ -2,6 +2,7 @@
 
 mod lease;
 mod leftovers;
+mod longer;
 mod neighbours;
 mod open_set;
 mod part;
@@ -21,6 +22,7 @@ use braid_array::{Action, Refusal, Role, SECTOR_BYTES};
 
 use self::lease::Returning;
 pub(super) use self::leftovers::Resolved;
+pub(super) use self::longer::LongerVolume;
 pub(super) use self::pipe::Pipe;
 use self::ring::Rings;
 use self::seat::Seat;
@@ -266,7 +268,8 @@ impl Pipes {
         message: &Message,
         out: &mut NodeOut,
     ) -> Result<(), Violation> {
-        let journal = self.pipes.get_mut(&client).and_then(|pipe| pipe.journal.as_mut());
+        let pipe = self.pipes.get_mut(&client).filter(|pipe| !pipe.at_rest);
+        let journal = pipe.and_then(|pipe| pipe.journal.as_mut());
         let journal = journal.ok_or(Violation("a request to a journal that is not there"))?;
         journal.request(message, out)
     }

@@ -48,6 +48,8 @@ pub(crate) struct Pipe {
     pub(super) journal: Option<Box<Journal>>,
     /// The store had no room.
     no_room: bool,
+    /// The volume has another length than the pipeline knows: nothing is stored any more.
+    pub(super) at_rest: bool,
     pub(super) resolving: Option<Resolving>,
 }
 
@@ -61,6 +63,7 @@ impl Pipe {
             reads: PipelineReads::new(params.reads.count),
             journal: None,
             no_room: false,
+            at_rest: false,
             resolving: None,
             seat,
         }
@@ -191,7 +194,7 @@ impl Pipe {
         request: StoreCopied,
         out: &mut NodeOut,
     ) -> Result<(), Violation> {
-        if !self.lease.may_read_at(request.slot, &self.seat) {
+        if self.at_rest || !self.lease.may_read_at(request.slot, &self.seat) {
             return Err(Violation("a copy that does not fit its slot"));
         }
         let connected = self.neighbours.connected(self.neighbours.beside()).is_some();
@@ -244,7 +247,7 @@ impl Pipe {
             return Ok(());
         }
         let violation = Violation("a slice-set that may not be opened");
-        if !self.seat.write || !self.lease.may_use(position, &self.seat) {
+        if !self.seat.write || self.at_rest || !self.lease.may_use(position, &self.seat) {
             return Err(violation);
         }
         let plan = self.seat.pipeline.plan_of(&set).ok_or(violation)?;

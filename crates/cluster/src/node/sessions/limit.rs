@@ -36,6 +36,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         | Message::WriteMeta { .. }
         | Message::Flush { .. }
         | Message::OpenPipeline { .. }
+        | Message::LengthenVolume { .. }
         | Message::ListJournal { .. }
         | Message::ReplayJournal { .. }
         | Message::TrimJournal { .. }

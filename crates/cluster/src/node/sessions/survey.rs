@@ -26,7 +26,7 @@ pub(crate) fn node_info(
     is_written: impl Fn(&str) -> bool,
 ) -> Message {
     let next = next_name(&found).unwrap_or_default().to_owned();
-    let Survey { total_bytes, free_bytes, volumes, notes, .. } = found;
+    let Survey { total_bytes, free_bytes, promised_bytes, volumes, notes, .. } = found;
     let info = |(name, bytes): (String, u64)| {
         let written = is_written(&name);
         VolumeInfo { name, bytes, written }
@@ -37,6 +37,7 @@ pub(crate) fn node_info(
         node: facts.node,
         total_bytes,
         free_bytes,
+        promised_bytes,
         ring_bytes: facts.rings.limit_bytes,
         ring_used_bytes: facts.rings.used_bytes,
         clients: u32::try_from(facts.clients).unwrap_or(u32::MAX),

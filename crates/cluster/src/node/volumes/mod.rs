@@ -4,6 +4,7 @@
 //! Opening ──► Open ── last user gone ──► Flushing ──► Closing ──► gone
 //!              └───── DeleteVolume ─────────────────► Closing ──► gone
 //! ```
+//! While an open volume gets another length, further clients wait, and it is not closed.
 
 mod opening;
 mod pages;
@@ -58,6 +59,15 @@ struct VolumeEntry {
     users: Vec<ClientId>,
     writer: Option<ClientId>,
     waiting: VecDeque<OpenRequest>,
+    /// The client and tag to answer when the open volume has another length.
+    lengthening: Option<(ClientId, u32)>,
+}
+
+impl VolumeEntry {
+    /// Returns whether clients may get the volume now.
+    const fn is_given_out(&self) -> bool {
+        matches!(self.state, VolumeState::Open(_)) && self.lengthening.is_none()
+    }
 }
 
 /// A volume that is open, and whose superblock is being read for a client.

@@ -62,6 +62,7 @@ impl Volumes {
                 users: Vec::new(),
                 writer: None,
                 waiting: VecDeque::new(),
+                lengthening: None,
             };
             self.entries.insert(Arc::clone(&name), entry);
             return out.volume(name, op);
@@ -73,7 +74,7 @@ impl Volumes {
                 !out.is_here(id) && !self.users.get(&id).is_some_and(|user| user.leftovers)
             });
         let passed = braid_array::broken("resolved-before-serving");
-        if matches!(entry.state, VolumeState::Open(_)) && (!leaves || passed) {
+        if entry.is_given_out() && (!leaves || passed) {
             self.decide(&name, request, false, out);
         } else {
             entry.waiting.push_back(request);
@@ -195,7 +196,7 @@ impl Volumes {
     /// again afterwards.
     pub(super) fn admit_waiting(&mut self, name: &Arc<str>, out: &mut NodeOut) {
         while let Some(entry) = self.entries.get_mut(name)
-            && matches!(entry.state, VolumeState::Open(_))
+            && entry.is_given_out()
             && let Some(request) = entry.waiting.pop_front()
         {
             self.decide(name, request, false, out);
@@ -206,7 +207,7 @@ impl Volumes {
     pub(super) fn close_if_unused(&mut self, name: &Arc<str>, made: bool, out: &mut NodeOut) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         let VolumeState::Open(volume) = entry.state else { return };
-        if !entry.users.is_empty() {
+        if !entry.users.is_empty() || entry.lengthening.is_some() {
             return;
         }
         if made {

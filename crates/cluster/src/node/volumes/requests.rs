@@ -11,6 +11,7 @@ use super::{Looking, MetaOp, VolumeCheck, VolumeEvent, VolumeState, Volumes};
 use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Held, says_clean, within};
 use crate::node::out::{Flight, NodeOut};
+use crate::node::pipeline::LongerVolume;
 use crate::wire::Message;
 
 impl Volumes {
@@ -57,8 +58,43 @@ impl Volumes {
                 }
                 self.remove(name, out);
             }
-            (VolumeState::Open(_) | VolumeState::Flushing(_), _) => {}
+            (VolumeState::Open(_), result) => self.lengthened(name, result, out),
+            (VolumeState::Flushing(_), _) => {}
         }
+    }
+
+    /// Gives a client's volume another length.
+    pub(crate) fn lengthen(
+        &mut self,
+        client: ClientId,
+        tag: u32,
+        held: &Held,
+        longer: LongerVolume,
+        out: &mut NodeOut,
+    ) {
+        let Some(entry) = self.entries.get_mut(&held.name) else { return };
+        entry.lengthening = Some((client, tag));
+        let LongerVolume { kept_bytes, bytes, tail } = longer;
+        let member = held.volume.member;
+        let op = VolumeOp::Lengthen { member, kept_bytes, bytes, tail };
+        out.volume(Arc::clone(&held.name), op);
+    }
+
+    /// Takes the new length of an open volume, or the refusal.
+    fn lengthened(&mut self, name: &Arc<str>, result: Result<Volume, Refusal>, out: &mut NodeOut) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let Some((client, tag)) = entry.lengthening.take() else { return };
+        match result {
+            Ok(volume) => {
+                entry.state = VolumeState::Open(volume);
+                let held = self.users.values_mut().filter_map(|user| user.held.as_mut());
+                held.filter(|held| held.name == *name).for_each(|held| held.volume = volume);
+                out.confirm(client, tag);
+            }
+            Err(why) => out.refuse(client, tag, why),
+        }
+        self.admit_waiting(name, out);
+        self.close_if_unused(name, false, out);
     }
 
     /// Removes a closed volume; requests that wait open it again.

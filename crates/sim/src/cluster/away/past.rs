@@ -5,7 +5,7 @@
 use braid_array::Role;
 use std::collections::BTreeMap;
 
-use super::{Away, DEPTH, SLOT_BYTES, start};
+use super::Away;
 use crate::cluster::content::VOLUME;
 use crate::cluster::nodes::Cluster;
 use crate::disk::Disk;
@@ -81,13 +81,6 @@ impl Away<'_> {
                 self.begin_another()?;
             }
         }
-        Ok(())
-    }
-
-    fn begin_another(&mut self) -> Result<(), Failure> {
-        self.client = start(self.cluster, &self.search)?;
-        self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
-        self.judge.oracle.decided();
         Ok(())
     }
 

@@ -19,7 +19,7 @@ fn array() -> Array {
 }
 
 /// Runs `act` as a client of an array; node 0 must hang up, end the pipeline and report the reason.
-fn is_violation(act: impl FnOnce(&mut Array, PeerId)) {
+pub(super) fn is_violation(act: impl FnOnce(&mut Array, PeerId)) {
     let mut array = array();
     let peer = array.peers[0];
     act(&mut array, peer);

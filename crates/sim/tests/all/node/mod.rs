@@ -6,6 +6,7 @@ mod forget;
 mod hostile;
 mod lease;
 mod limit;
+mod longer;
 mod orphans;
 mod restore;
 mod sets;

@@ -43,7 +43,9 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
         let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;
         let config = judged.without(config);
-        let same = Params { session: shape.session, epoch: shape.epoch, ..config.params } == shape;
+        // The array may have another size by now.
+        let Params { session, epoch, stripes, .. } = shape;
+        let same = Params { session, epoch, stripes, ..config.params } == shape;
         if of(&config.members) != array || !same {
             return Err(Refusal::new("its nodes hold another array now", "stop it"));
         }

@@ -60,6 +60,7 @@ fn node() -> NodeSeen {
         version: "1.2.3".to_owned(),
         total_bytes: 100,
         free_bytes: 60,
+        promised_bytes: 10,
         ring_bytes: 50,
         ring_used_bytes: 20,
         clients: 2,
