@@ -34,10 +34,12 @@ md() { tests/md/run-md.sh -t 100 "$@"; }
 
 say "Building braid"
 # By the profile of the tests, which then have other people's code built. Without what is not run
-# here: libfabric, whose bindings are made by eighteen crates, and optimised code for rescue.
-# Members in images stay, as crates of the tests would have other features without them.
+# here: libfabric, whose bindings are made by eighteen crates. Rescue, which is not run either, and
+# the command line are built in a third of the time without optimisation. Members in images stay, as
+# crates of the tests would have other features without them.
 cargo build --profile checked --quiet -p braid-cli -p braid-bench --no-default-features \
-	--features braid-cli/images --config profile.checked.package.braid-rescue.opt-level=1
+	--features braid-cli/images --config profile.checked.package.braid-rescue.opt-level=0 \
+	--config profile.checked.package.braid-cli.opt-level=0
 
 size=128M
 if [ -n "$image" ]; then

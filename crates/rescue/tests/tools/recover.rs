@@ -102,9 +102,9 @@ fn expected(case: &Case, roles: &str, confidence: &str) -> String {
     format!("{} {:?} {}: {roles} {confidence}", case.level, case.layout, case.chunk_sectors)
 }
 
-/// Members in the order of these roles; the letter x is one that has nothing to do with them.
-fn shuffled(laid: &[Vec<u8>], order: &[usize]) -> Vec<Vec<u8>> {
-    order.iter().map(|role| laid[*role].clone()).collect()
+/// Members in the order of these roles.
+fn shuffled(mut laid: Vec<Vec<u8>>, order: &[usize]) -> Vec<Vec<u8>> {
+    order.iter().map(|role| std::mem::take(&mut laid[*role])).collect()
 }
 
 /// Level, layout, chunk in KiB, the roles of the members as they are given, what is to be found.
@@ -116,7 +116,7 @@ fn assert_found(contents: &[Vec<u8>], cases: &[Laid<'_>], confidences: &[&str]) 
     for (level, layout, chunk_kib, order, roles) in cases {
         let case = Case::new(*level, layout, *chunk_kib, roles.split(' ').count());
         for content in contents {
-            let members = shuffled(&case.lay(content), order);
+            let members = shuffled(case.lay(content), order);
             let ranked = found(&members);
             let told = told(&ranked);
             // What lies here has its metadata in few chunks, which leaves more open than usual.

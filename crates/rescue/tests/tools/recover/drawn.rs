@@ -233,7 +233,7 @@ impl Set {
                 *member = in_partition(self.starts, member);
             }
         }
-        super::shuffled(&laid, &self.order)
+        super::shuffled(laid, &self.order)
     }
 
     /// The same where the partition is the member, as it is named once that is found.

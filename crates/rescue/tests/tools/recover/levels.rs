@@ -51,7 +51,7 @@ fn an_order_that_few_blocks_tell_is_not_called_likely_unless_it_is_right() {
     for (number, log_blocks) in logs.into_iter().enumerate() {
         let uuid = format!("{:08x}-1234-4321-8765-{:012x}", number * 0x1357_9bdf, number * 77);
         let content = xfs_with(&folder, &uuid, log_blocks);
-        let ranked = found(&shuffled(&case.lay(&content), &[1, 0, 2]));
+        let ranked = found(&shuffled(case.lay(&content), &[1, 0, 2]));
         let told = told(&ranked);
         let is_right = ["high", "likely"].map(|confidence| expected(&case, right, confidence));
         let is_right = is_right.contains(&told);
@@ -105,7 +105,7 @@ fn random_arrays_are_found() {
         if survives && draw(3) == 0 {
             order.pop();
         }
-        let ranked = found(&shuffled(&laid, &order));
+        let ranked = found(&shuffled(laid, &order));
         let place = |role: usize| match order.iter().position(|other| *other == role) {
             Some(member) => format!("{member}@{}", case.offsets[role]),
             None => "-".to_owned(),

@@ -20,13 +20,13 @@ fn missing_foreign_and_shifted_members_are_told() {
     let mut case = Case::new(Level::Raid5, "ls", 64, 4);
     case.offsets = vec![2048, 4096, 2048, 264];
     let laid = case.lay(&content);
-    let told_of = |order: &[usize]| told(&found(&shuffled(&laid, order)));
+    let told_of = |order: &[usize]| told(&found(&shuffled(laid.clone(), order)));
     let all = "2@2048 1@4096 3@2048 0@264";
     assert_eq!(told_of(&[3, 1, 0, 2]), expected(&case, all, "high"));
     let three = "2@2048 1@4096 - 0@264";
     assert_eq!(told_of(&[3, 1, 0]), expected(&case, three, "high"));
     // A disk of another array with a file system of its own, and one with noise.
-    let mut members = shuffled(&laid, &[3, 1, 0, 2]);
+    let mut members = shuffled(laid.clone(), &[3, 1, 0, 2]);
     let noise = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
     members.insert(2, (0..members[0].len() as u64).map(noise).collect());
     let ranked = found(&members);
@@ -99,7 +99,7 @@ fn what_cannot_be_told_is_no_more_than_a_guess() {
     let mut content: Vec<u8> = (0..8 << 20).map(noise).collect();
     content[..8].copy_from_slice(b"LUKS\xba\xbe\x00\x02");
     let case = Case::new(Level::Raid5, "ls", 512, 3);
-    let ranked = found(&shuffled(&case.lay(&content), &[1, 2, 0]));
+    let ranked = found(&shuffled(case.lay(&content), &[1, 2, 0]));
     assert_eq!(told(&ranked), expected(&case, "2@2048 0@2048 1@2048", "guess"));
     let evidence = ranked[0].evidence.join("; ");
     assert!(evidence.contains("cannot be told: the content is encrypted (LUKS)"), "{evidence}");

@@ -48,7 +48,7 @@ fn drawn(draw: &mut Draw, content: &[u8], level: Level, lost: usize) -> (Vec<Vec
     for index in (1..order.len()).rev() {
         order.swap(index, draw.below(index as u64 + 1) as usize);
     }
-    order.truncate(laid.len() - lost);
+    order.truncate(order.len() - lost);
     let leg = |leg: usize| {
         let role = |role: usize| match order.iter().position(|one| *one == leg * each + role) {
             Some(member) => format!("{member}@2048"),
@@ -58,7 +58,7 @@ fn drawn(draw: &mut Draw, content: &[u8], level: Level, lost: usize) -> (Vec<Vec
         format!("{:?} {}: {roles}", case.layout, case.chunk_sectors)
     };
     let all: Vec<String> = (0..legs as usize).map(leg).collect();
-    (shuffled(&laid, &order), format!("{}@2048: {}", outer_kib * 2, all.join("; ")))
+    (shuffled(laid, &order), format!("{}@2048: {}", outer_kib * 2, all.join("; ")))
 }
 
 /// What is answered, and how surely.
@@ -140,7 +140,7 @@ fn two_arrays_are_told_from_one_over_both() {
     let contents = [ext4(&folder, 48, 75), xfs(&folder)];
     let case = Case::new(Level::Raid5, "ls", 64, 3);
     let laid = contents.iter().flat_map(|content| case.lay(content)).collect::<Vec<_>>();
-    let members = shuffled(&laid, &[4, 1, 0, 5, 2, 3]);
+    let members = shuffled(laid, &[4, 1, 0, 5, 2, 3]);
     let Some(Arrays::Several(found)) = found_arrays(&members) else { panic!("two arrays") };
     let told: Vec<String> = found.iter().map(|one| told_first(std::slice::from_ref(one))).collect();
     let right = ["2@2048 1@2048 4@2048", "5@2048 0@2048 3@2048"];

@@ -58,7 +58,7 @@ fn logs_of_bad_blocks_are_no_rows() {
     let folder = Folder::new("recover-bad-blocks");
     let content = without_sums(&folder, |at| (at.wrapping_mul(0x9e37_79b9) >> 17) as u8);
     let case = Case::new(Level::Raid6, "ls", 64, 5);
-    let mut members = shuffled(&case.lay(&content), &[2, 1, 3, 4]);
+    let mut members = shuffled(case.lay(&content), &[2, 1, 3, 4]);
     members.iter_mut().for_each(|member| member[8192..12_288].fill(0xff));
     let ranked = found(&members);
     let right = "- 1@2048 0@2048 2@2048 3@2048";

@@ -26,7 +26,7 @@ fn put_bitmap(member: &mut [u8], uuid: [u8; 16]) {
 #[test]
 fn bitmaps_tell_which_members_are_foreign() {
     let case = Case::new(Level::Raid5, "ls", 512, 3);
-    let mut members = shuffled(&case.lay(&encrypted(8 << 20)), &[1, 2, 0]);
+    let mut members = shuffled(case.lay(&encrypted(8 << 20)), &[1, 2, 0]);
     let other: Vec<u8> = members[0].iter().map(|byte| byte.rotate_left(3)).collect();
     members.insert(1, other);
     let by_rows = found(&members);
@@ -72,7 +72,7 @@ fn the_copy_of_a_partition_table_is_an_equation() {
     content[1 << 20..][..files.len()].copy_from_slice(&files);
     let case = Case::new(Level::Raid5, "ls", 64, 3);
     let best = |content: &[u8]| {
-        let mut ranked = found(&shuffled(&case.lay(content), &[2, 0, 1]));
+        let mut ranked = found(&shuffled(case.lay(content), &[2, 0, 1]));
         assert_eq!(
             told(&ranked),
             expected(&case, "1@2048 2@2048 0@2048", "high"),

@@ -32,7 +32,7 @@ fn directories_that_only_one_was_asked_about_speak_for_none() {
     let folder = Folder::new("recover-walked");
     let content = many_directories(&folder);
     let case = Case::new(Level::Raid5, "ls", 64, 3);
-    let ranked = found(&shuffled(&case.lay(&content), &[1, 0, 2]));
+    let ranked = found(&shuffled(case.lay(&content), &[1, 0, 2]));
     let right = expected(&case, "1@2048 0@2048 2@2048", "high");
     assert_eq!(told(&ranked), right, "{}", brief(&ranked));
 }
