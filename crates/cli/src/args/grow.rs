@@ -17,12 +17,13 @@ const GROW_HELP: &str = "\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
+    braid grow home --pause\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
-#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices"])
+#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices", "pause", "resume"])
     .required(true).multiple(true))]
 pub(crate) struct GrowArgs {
     /// Name of the running array
@@ -46,6 +47,14 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices"])]
     pub(crate) size: Option<NewSize>,
+    /// Pause the reshape that is under way: no write waits for it
+    #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]
+    #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
+    pub(crate) pause: bool,
+    /// Let it go on
+    #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add"])]
+    #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
+    pub(crate) resume: bool,
     /// Only print the plan; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

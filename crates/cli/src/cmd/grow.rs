@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::Level;
 use braid_array::refusal::{Advised, Next, Refusal};
@@ -24,6 +25,9 @@ const OPERATION: &str = "grow";
 
 pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let name = &args.name;
+    if args.pause || args.resume {
+        return hold(run_dir, args);
+    }
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
     let devices = devices(args)?;
     let change = change(args)?;
@@ -54,6 +58,18 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     } else {
         output::answer(&growth.done(&left(&after)))
     }
+}
+
+/// Pauses a reshape, or lets it go on.
+fn hold(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
+    let name = &args.name;
+    let array = running::status(OPERATION, run_dir, name)?.array;
+    if !array.superblock.has(feature::RESHAPE_ACTIVE) {
+        let next = format!("braid limit {} pauses other work", shell_word(name));
+        return Err(Failure::refused(OPERATION, name, "no reshape is under way", next));
+    }
+    let verb = if args.pause { Verb::Pause } else { Verb::Resume };
+    running::call(OPERATION, run_dir, name, verb).map(drop)
 }
 
 /// The devices to be added, by their real names.
