@@ -79,13 +79,14 @@ impl NewShape {
     /// # Errors
     /// The reason why there is no such array.
     pub fn geometry(&self) -> Result<Geometry, Refusal> {
+        let stripes = if self.level == Level::Raid0 { self.raid_disks as usize } else { 0 };
         Geometry::new(&Shape {
             level: self.level,
             layout: self.layout,
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
-            member_data_sectors: &[],
+            member_data_sectors: &vec![self.size_sectors; stripes],
         })
         .map_err(Refusal::from)
     }

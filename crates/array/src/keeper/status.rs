@@ -40,6 +40,7 @@ impl KeeperView<'_> {
                 needed: self.keeper.core.needs(member),
                 devflags: m.superblock.devflags,
                 data_sectors: m.data_room(),
+                told_sectors: m.superblock.data_size,
                 head_sectors: m.head_room(bitmap_sectors),
                 events: metadata.superblock.events,
                 errors: m.errors,

@@ -140,6 +140,7 @@ fn disks_are_added_while_it_serves() {
 #[test]
 fn a_reshape_is_shown_told_paused_and_resumed() {
     let mut x = Served::new("-l 5 --chunk 64K", 3);
+    x.rest();
     let line = x.lab.refused(1, "grow x --pause", &[], &x.members);
     assert!(line.contains("no reshape is under way; braid limit x pauses other work"), "{line}");
     x.lab.refused(2, "grow x --resume --size max", &[], &x.members);
@@ -245,6 +246,38 @@ fn stripes_get_redundancy() {
         "{said}"
     );
     x.is(("raid10", "n2", 4));
+}
+
+#[test]
+fn redundancy_is_given_up_for_stripes() {
+    for (shape, members, leave, chunk) in [
+        ("-l 10 --chunk 64K -b internal", 4, vec![1, 2], 64),
+        ("-l 5 --layout parity-last --chunk 64K", 3, vec![2], 64),
+        ("-l 4 --chunk 64K", 3, vec![2], 64),
+        ("-l 1", 2, vec![0], 64),
+    ] {
+        let mut x = Served::new(shape, members);
+        x.rest();
+        let line = x.lab.refused(1, "grow x --level 0", &[], &x.members);
+        let holds = "holds a copy or parity, and raid0 has no place for that; fail and remove each";
+        assert!(line.contains(holds) && line.contains(": braid fail x /"), "{shape}: {line}");
+        for at in leave.into_iter().rev() {
+            let gone = [x.members.remove(at)];
+            x.lab.ok("fail x", &gone);
+            x.lab.ok("remove x", &gone);
+        }
+        let said = x.grow("--level 0", &[]);
+        assert!(said.contains("meanwhile and afterwards no member may fail"), "{shape}: {said}");
+        for what in ["grown", "assembled again"] {
+            let status = x.status();
+            assert_eq!(status["level"], "raid0", "{shape}: {what}");
+            assert_eq!(status["chunk_bytes"], chunk << 10, "{shape}: {what}");
+            assert_eq!(x.size(), x.content.len(), "{shape}: {what}");
+            x.compare(what);
+            x.lab.ok("stop x", &[]);
+            x.assemble();
+        }
+    }
 }
 
 #[test]
