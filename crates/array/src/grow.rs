@@ -109,14 +109,9 @@ impl NewShape {
 /// # Errors
 /// The reason why it cannot be, with the step that helps. Nothing is written by then.
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
-    let superblock = &status.superblock;
-    let level = Level::from_md(superblock.level)
-        .ok_or_else(|| Refusal::plain(format!("level {} is not one of md's", superblock.level)))?;
-    let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
-        .map_err(Refusal::from)?;
+    let now = shape_now(status)?;
+    let level = now.level;
     check_idle(status)?;
-    let size_sectors = status.used_member_sectors;
-    let now = NewShape { size_sectors, ..NewShape::of(superblock, level, layout) };
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
         Grow::RaidDisks(count) => more_members(status, now, count),
@@ -125,6 +120,29 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     check_spares(status, level, &new)?;
     new.geometry()?;
     Ok(new)
+}
+
+/// Returns the members that have to leave before a change, in that order: the new level has no
+/// place for what they hold.
+#[must_use]
+pub fn leaving(status: &Status, grow: Grow) -> Vec<&MemberStatus> {
+    match grow {
+        Grow::Level { level: 0, .. } => {
+            shape_now(status).map_or_else(|_| Vec::new(), |now| takeover::leaving(status, &now))
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The shape that the array has.
+fn shape_now(status: &Status) -> Result<NewShape, Refusal> {
+    let superblock = &status.superblock;
+    let level = Level::from_md(superblock.level)
+        .ok_or_else(|| Refusal::plain(format!("level {} is not one of md's", superblock.level)))?;
+    let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
+        .map_err(Refusal::from)?;
+    let size_sectors = status.used_member_sectors;
+    Ok(NewShape { size_sectors, ..NewShape::of(superblock, level, layout) })
 }
 
 /// The field counts for raid0 only where the feature bit says so.

@@ -10,6 +10,8 @@ use crate::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 use crate::refusal::Refusal;
 use crate::status::Status;
 
+pub(super) use stripes::leaving;
+
 /// The largest chunk that a mirror becomes a RAID 5 with: 64 KiB, as md does.
 const MIRROR_CHUNK_SECTORS: u32 = 128;
 

@@ -47,6 +47,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     if args.dry_run {
         return if args.json { output::print_json(&growth) } else { Ok(()) };
     }
+    part_with(run_dir, name, &grow::leaving(&before.array, change))?;
     carry_out(run_dir, &before, change, &devices)?;
     for device in &devices {
         remember(run_dir, name, device);
@@ -100,7 +101,7 @@ fn change(args: &GrowArgs) -> Result<Grow, Failure> {
     })
 }
 
-/// Plans the change as if the devices were spares already.
+/// Plans the change as if the devices were spares already, and those that leave were gone.
 fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
     if status.members.iter().any(|member| member.device.starts_with("node://")) {
         return Err(Refusal::new(
@@ -108,7 +109,9 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
             "make a new array and copy the data",
         ));
     }
+    let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
+    with_spares.members.retain(|member| !leaving.contains(&member.member));
     // A level without redundancy gets them afterwards.
     if has_redundancy(status.superblock.level) {
         let ids = (0..u16::MAX).rev().map(MemberId);
@@ -146,6 +149,28 @@ fn unfit(name: &str, device: &str, why: Failure) -> Failure {
         format!("{name} {device}"),
         Refusal::new(reason, next).about(name),
     )
+}
+
+/// Takes members out that hold what the new level has no place for.
+fn part_with(run_dir: &Path, name: &str, leaving: &[&MemberStatus]) -> Result<(), Failure> {
+    for (at, member) in leaving.iter().enumerate() {
+        let device = || member.device.clone();
+        let fail = Verb::Fail { member: device(), force: false };
+        let fail = (member.state == MemberState::InSync).then_some(fail);
+        let verbs = fail.into_iter().chain([Verb::Remove { member: device() }]);
+        for verb in verbs {
+            running::call(OPERATION, run_dir, name, verb).map_err(|why| {
+                let Refusal { reason, next } = why.into_refusal();
+                let left = match at {
+                    0 => String::new(),
+                    _ => format!(" ({at} of {} that are to leave have left)", leaving.len()),
+                };
+                let reason = format!("{}: {reason}{left}", member.device);
+                Failure::explained(OPERATION, name, Refusal::new(reason, next))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the devices and changes the array, in the order that its level wants.

@@ -13,18 +13,11 @@ pub(super) fn plan(status: &Status, now: NewShape) -> Result<NewShape, Refusal> 
         Level::Raid1 => chunk_of_mirror(&now)?,
         _ => now.chunk_sectors,
     };
-    let all = (0..now.raid_disks as usize).map(|role| strips_of(&now, role));
-    let places: Vec<Option<Role>> = all.collect::<Result<_, _>>()?;
-    let raid_disks = places.iter().flatten().map(|role| u32::from(role.0) + 1).max().unwrap_or(0);
-    let place = |member: &MemberStatus| *places.get(member.role?.index())?;
-    let mut holders: Vec<Option<&MemberStatus>> = vec![None; raid_disks as usize];
-    for member in &status.members {
-        let new = place(member).filter(|_| member.state == MemberState::InSync);
-        match new.map(|role| &mut holders[role.index()]) {
-            Some(holder @ None) => *holder = Some(member),
-            _ => return leaves_before(member),
-        }
+    let Sorted { holders, leaving } = sort(status, &now)?;
+    if let Some(member) = leaving.first() {
+        return leaves_before(member);
     }
+    let raid_disks = holders.len() as u32;
     if let Some(strip) = holders.iter().position(Option::is_none) {
         let reason = format!("the member of role {strip} is missing, and its data are computed");
         return refuse(reason, "add a member, and wait for the recovery");
@@ -49,6 +42,35 @@ pub(super) fn plan(status: &Status, now: NewShape) -> Result<NewShape, Refusal> 
     let roles = Role::all(now.raid_disks as u16).map(new).collect();
     let now = NewShape { level: Level::Raid0, layout: Layout::None, raid_disks, ..now };
     Ok(NewShape { chunk_sectors, size_sectors, roles, ..now })
+}
+
+/// Returns the members that hold what stripes have no place for, spares first: none is to take a
+/// role over.
+pub(in crate::grow) fn leaving<'a>(status: &'a Status, now: &NewShape) -> Vec<&'a MemberStatus> {
+    sort(status, now).map_or_else(|_| Vec::new(), |sorted| sorted.leaving)
+}
+
+/// Members, by their roles among stripes.
+struct Sorted<'a> {
+    holders: Vec<Option<&'a MemberStatus>>,
+    leaving: Vec<&'a MemberStatus>,
+}
+
+fn sort<'a>(status: &'a Status, now: &NewShape) -> Result<Sorted<'a>, Refusal> {
+    let all = (0..now.raid_disks as usize).map(|role| strips_of(now, role));
+    let places: Vec<Option<Role>> = all.collect::<Result<_, _>>()?;
+    let raid_disks = places.iter().flatten().map(|role| role.index() + 1).max().unwrap_or(0);
+    let place = |member: &MemberStatus| *places.get(member.role?.index())?;
+    let mut sorted = Sorted { holders: vec![None; raid_disks], leaving: Vec::new() };
+    for member in &status.members {
+        let new = place(member).filter(|_| member.state == MemberState::InSync);
+        match new.map(|role| &mut sorted.holders[role.index()]) {
+            Some(holder @ None) => *holder = Some(member),
+            _ => sorted.leaving.push(member),
+        }
+    }
+    sorted.leaving.sort_by_key(|member| member.state == MemberState::InSync);
+    Ok(sorted)
 }
 
 /// The role that has this role's data among stripes, if it has any.
