@@ -4,6 +4,7 @@
 //! members of a level with parity all data move. Pure: the command plans by the status that it is
 //! told, and the keeper by its own.
 
+mod linear;
 mod reshape;
 mod size;
 mod takeover;
@@ -49,6 +50,8 @@ pub struct NewShape {
     pub size_sectors: u64,
     /// The role that the holder of each role has then; without one it becomes a spare.
     pub roles: Vec<Option<Role>>,
+    /// Sectors of data on the holder of each role, where the level uses all that each has.
+    pub own_sectors: Vec<u64>,
     /// Data move, to rows that begin so many sectors before the old ones; 0: all stay.
     pub shift_sectors: u64,
 }
@@ -63,6 +66,7 @@ impl NewShape {
             chunk_sectors: superblock.chunk_sectors,
             size_sectors: superblock.size_sectors,
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
+            own_sectors: Vec::new(),
             shift_sectors: 0,
         }
     }
@@ -79,16 +83,21 @@ impl NewShape {
     /// # Errors
     /// The reason why there is no such array.
     pub fn geometry(&self) -> Result<Geometry, Refusal> {
-        let stripes = if self.level == Level::Raid0 { self.raid_disks as usize } else { 0 };
         Geometry::new(&Shape {
             level: self.level,
             layout: self.layout,
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
-            member_data_sectors: &vec![self.size_sectors; stripes],
+            member_data_sectors: &self.own_sectors,
         })
         .map_err(Refusal::from)
+    }
+
+    /// Returns whether spares have the roles that are new at once: nothing is on them yet.
+    #[must_use]
+    pub const fn takes_spares(&self) -> bool {
+        self.moves() || matches!(self.level, Level::Linear)
     }
 
     /// Returns whether data move.
@@ -227,6 +236,7 @@ fn more_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, 
     match now.level {
         Level::Raid1 => copies(status, now, count),
         Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::plan(status, now, count),
+        Level::Linear => linear::plan(status, now, count),
         _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),
             "make a new array and copy the data; --size and --level can be changed",

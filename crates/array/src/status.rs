@@ -84,6 +84,9 @@ pub struct MemberStatus {
     /// Sectors for data by its superblock: stripes without redundancy use all of them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub told_sectors: u64,
+    /// Sector of its device where the data begin.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub data_offset: u64,
     /// Sectors before its data that nothing uses.
     #[cfg_attr(feature = "serde", serde(default))]
     pub head_sectors: u64,
@@ -113,6 +116,7 @@ impl MemberStatus {
             devflags: 0,
             data_sectors: 0,
             told_sectors: 0,
+            data_offset: 0,
             head_sectors: 0,
         }
     }

@@ -278,7 +278,7 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
             member.state = state;
         });
     }
-    if shape.moves() {
+    if shape.takes_spares() {
         take_new_roles(core, shape.roles.len());
     }
     core.members.index_roles();

@@ -10,6 +10,7 @@ use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_host::control::member_path;
 use braid_host::control::wire::{ControlStatus, Verb};
+use braid_host::member;
 
 use super::{running, status};
 use crate::args::{GrowArgs, NewSize};
@@ -19,7 +20,6 @@ use crate::invocation::{next_step, shell_word};
 use crate::output;
 use crate::output::growth::Growth;
 use crate::output::progress::Progress;
-use crate::output::shape::has_redundancy;
 
 const OPERATION: &str = "grow";
 
@@ -112,16 +112,36 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
     with_spares.members.retain(|member| !leaving.contains(&member.member));
-    // A level without redundancy gets them afterwards.
-    if has_redundancy(status.superblock.level) {
-        let ids = (0..u16::MAX).rev().map(MemberId);
-        with_spares.members.extend(ids.zip(devices).map(|(id, device)| MemberStatus {
-            data_sectors: u64::MAX,
-            head_sectors: u64::MAX,
-            ..MemberStatus::new(id, device.clone(), MemberState::Spare)
-        }));
+    if takes_spares(status) {
+        let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);
+        for (id, device) in (first..).map(MemberId).zip(devices) {
+            with_spares.members.push(MemberStatus {
+                data_sectors: u64::MAX,
+                told_sectors: room_for_data(status, device)?,
+                head_sectors: u64::MAX,
+                ..MemberStatus::new(id, device.clone(), MemberState::Spare)
+            });
+        }
     }
     grow::plan(&with_spares, change)
+}
+
+/// Returns whether the array gets devices before it changes. One of stripes gets them afterwards.
+fn takes_spares(status: &Status) -> bool {
+    status.superblock.level != Level::Raid0.to_md()
+}
+
+/// Returns how many sectors a device would have for data of a level that uses all of them.
+fn room_for_data(status: &Status, device: &str) -> Result<u64, Refusal> {
+    if status.superblock.level != Level::Linear.to_md() {
+        return Ok(0);
+    }
+    let device = member::peek(Path::new(device))
+        .map_err(|error| Refusal::new(format!("{device}: {}", error.reason), error.next))?;
+    let version = status.superblock.version;
+    let end = if version.is_behind_data() { version.location(device.sectors) } else { None };
+    let begin = status.members.iter().map(|member| member.data_offset).max().unwrap_or(0);
+    Ok(end.unwrap_or(device.sectors).saturating_sub(begin))
 }
 
 /// Checks a number of members that was typed beside a level.
@@ -185,7 +205,7 @@ fn carry_out(
         let verb = Verb::Add { member: device.clone(), force: false, within: None };
         running::call(OPERATION, run_dir, name, verb)
     };
-    let takes_spares = has_redundancy(before.array.superblock.level);
+    let takes_spares = takes_spares(&before.array);
     let first = if takes_spares { devices } else { &[] };
     for (at, device) in first.iter().enumerate() {
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;

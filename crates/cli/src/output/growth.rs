@@ -235,7 +235,7 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
         bytes: None,
     };
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
-    let takes_spares = shape::has_redundancy(status.superblock.level);
+    let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
@@ -269,7 +269,7 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     let spares = status.members.iter().filter(|member| is_spare(member.state));
     let mut spares = spares.map(|member| &member.device).chain(added);
     for role in Role::all(u16::try_from(new.raid_disks).unwrap_or(u16::MAX)) {
-        if !new.roles.contains(&Some(role)) {
+        if !new.takes_spares() && !new.roles.contains(&Some(role)) {
             let recovery = step("recovery", spares.next());
             steps.push(GrowthStep {
                 role: Some(role.0),

@@ -164,6 +164,9 @@ fn a_reshape_is_shown_told_paused_and_resumed() {
     assert!(text.contains("% (old: raid5 of 3, new: raid5 of 4), paused"), "{text}");
     let detail = x.lab.ok_text("detail x", &[]);
     assert!(detail.contains("     Delta Devices : 1, (3->4)\n\n"), "{detail}");
+    x.device("e", 16);
+    x.lab.ok("add x e", &[]);
+    assert_eq!(x.status()["members"][4]["state"][0], "spare");
     let stands = || x.status()["sync"]["position_bytes"].clone();
     let position = stands();
     x.lab.ok("limit x --max none", &[]);
@@ -179,6 +182,32 @@ fn a_reshape_is_shown_told_paused_and_resumed() {
     assert_eq!(told, [&active, "ReshapeStarted x", "ArrayGrown x", "ReshapeFinished x"]);
     monitor.stop();
     x.is(("raid5", "left-symmetric", 4));
+}
+
+#[test]
+fn a_linear_array_gets_longer() {
+    let mut x = Served::new("-l linear", 2);
+    let before = x.size();
+    let added = [x.device("d", 24), x.device("e", 16)];
+    let line = x.lab.refused(1, "add x d", &[], &added);
+    assert!(
+        line.ends_with("no use for a spare; braid grow x --raid-devices 3 --add d\n"),
+        "{line}"
+    );
+    let said = x.grow("--raid-devices 4", &added);
+    assert_eq!(x.size(), 2 * before + (8 << 20), "{said}");
+    assert!(said.contains(&format!("capacity 68.00 MiB ({} bytes)", x.size())), "{said}");
+    for what in ["longer", "assembled again"] {
+        x.compare(what);
+        assert_eq!(x.shape(), ("linear".to_owned(), String::new(), 4), "{what}");
+        x.lab.ok("stop x", &[]);
+        x.assemble();
+    }
+    x.content = noise(x.size());
+    fill(&x.socket, "x", &x.content);
+    x.lab.ok("stop x", &[]);
+    x.assemble();
+    x.compare("all of it written anew");
 }
 
 /// The process is killed in the middle; the next start goes on, and md's rule holds: nothing lost.

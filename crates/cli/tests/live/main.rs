@@ -19,6 +19,7 @@ mod examine;
 mod exports;
 mod fit;
 mod grow;
+mod grown_within;
 mod halfway;
 mod hang;
 mod inside;

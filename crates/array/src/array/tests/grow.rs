@@ -162,6 +162,43 @@ fn the_power_goes_at_any_write_while_redundancy_is_given_up() {
     }
 }
 
+/// A linear array of two, and so many more disks.
+fn appended(disks: u32) -> World {
+    let mut world = World::new(-1, 0, 2, 16);
+    (0..disks).for_each(|_| _ = world.add_disk());
+    world
+}
+
+#[test]
+fn a_linear_array_gets_longer_and_every_byte_stays() {
+    let mut world = appended(3);
+    let content = fill(&mut world);
+    let before = world.array.array_sectors();
+    world.command(Command::Remove(MemberId(3)));
+    world.disks[3] = None;
+    let change = Command::Grow(Grow::RaidDisks(4));
+    world.command(change.clone());
+    assert_eq!(world.refused(change), "it has 4 members already");
+    for _ in 0..2 {
+        is_shape(&world, (-1, 0, 4), "longer");
+        assert_eq!(world.array.array_sectors(), 2 * before);
+        for sector in (0..before).step_by(1024) {
+            let read = world.read(sector, 1024).unwrap();
+            let start = (sector * SECTOR_BYTES) as usize;
+            assert!(read == content[start..start + read.len()], "at {sector}");
+        }
+        world.cut_power_and_restart();
+    }
+    let content = fill(&mut world);
+    world.cut_power_and_restart();
+    compare(&mut world, &content, "all of it written anew");
+}
+
+#[test]
+fn the_power_goes_at_any_write_while_a_linear_array_gets_longer() {
+    cut_at_each_write(|| appended(2), &Command::Grow(Grow::RaidDisks(4)), 0, "linear");
+}
+
 #[test]
 fn more_of_each_member_is_used_and_only_that_is_brought_in_line() {
     for shape in [
