@@ -12,8 +12,8 @@ const GROW_HELP: &str = "\
     meanwhile, and how programs that use the array learn of a new size. Data move only where disks \
     are added to levels 4, 5 and 6; other changes that would have to move them are refused. \
     Devices of --add are checked as by braid \
-    add before anything is changed; an array with redundancy gets them as spares first, one of \
-    level 0 when its level has changed.\n\n\
+    add before anything is changed; an array gets them as spares first, one of level 0 when its \
+    level has changed.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
@@ -32,8 +32,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5 or 6, or of copies of a mirror. With --level it is known:
-    /// the number is only compared
+    /// Number of members of level 4, 5 or 6 or of a linear array, or of copies of a mirror. With
+    /// --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level

@@ -114,7 +114,7 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
     with_spares.members.retain(|member| !leaving.contains(&member.member));
     if takes_spares(status) {
         let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);
-        for (id, device) in (first..).map(MemberId).zip(devices) {
+        for (id, device) in (first..u16::MAX).map(MemberId).zip(devices) {
             with_spares.members.push(MemberStatus {
                 data_sectors: u64::MAX,
                 told_sectors: room_for_data(status, device)?,
