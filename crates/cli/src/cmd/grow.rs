@@ -210,8 +210,10 @@ fn carry_out(
     for (at, device) in first.iter().enumerate() {
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;
     }
-    running::call(OPERATION, run_dir, name, Verb::Grow { grow: change })
-        .map_err(|why| with_spares(name, first, why))?;
+    for grow in in_turn(&before.array, change) {
+        running::call(OPERATION, run_dir, name, Verb::Grow { grow })
+            .map_err(|why| with_spares(name, first, why))?;
+    }
     if takes_spares {
         return Ok(());
     }
@@ -223,6 +225,16 @@ fn carry_out(
         })?;
     }
     Ok(())
+}
+
+/// Returns the changes that lead to this one: a linear array gets its members one by one.
+fn in_turn(status: &Status, change: Grow) -> Vec<Grow> {
+    match change {
+        Grow::RaidDisks(count) if status.superblock.level == Level::Linear.to_md() => {
+            (status.superblock.raid_disks + 1..=count).map(Grow::RaidDisks).collect()
+        }
+        other => vec![other],
+    }
 }
 
 /// A refusal after these devices were added: they stay, and may be of use as spares.

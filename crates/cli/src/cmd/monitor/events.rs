@@ -262,12 +262,12 @@ fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     let goes_on =
         |was: Sync| new.sync.is_some_and(|is| is.action == was.action && is.mark >= was.mark);
     let ended = old.sync.filter(|was| !goes_on(*was));
-    match ended.map(|was| was.action) {
-        None => {}
-        // A reshape that waits goes on later.
-        Some(SyncAction::Reshape) if new.reshapes => {}
-        Some(SyncAction::Reshape) => events.push(Event::ReshapeFinished),
-        Some(_) => events.push(Event::RebuildFinished),
+    if ended.is_some_and(|was| was.action != SyncAction::Reshape) {
+        events.push(Event::RebuildFinished);
+    }
+    // One that waits goes on later.
+    if old.reshapes && !new.reshapes {
+        events.push(Event::ReshapeFinished);
     }
     let scrubbing = new.sync.is_some_and(Sync::is_scrub);
     let found_anew = ended.is_some_and(Sync::is_scrub)

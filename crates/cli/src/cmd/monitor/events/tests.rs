@@ -9,7 +9,8 @@ fn array(members: &[(&str, MemberState)]) -> Seen {
 }
 
 fn working(action: SyncAction, mark: u64) -> Seen {
-    Seen { sync: Some(Sync { action, mark }), ..array(&[]) }
+    let reshapes = action == Reshape;
+    Seen { sync: Some(Sync { action, mark }), reshapes, ..array(&[]) }
 }
 
 fn named(name: &str) -> Seen {
@@ -134,7 +135,7 @@ fn background_work_that_goes_on() {
     let idle = array(&[]);
     let found = |sectors, array: Seen| Seen { mismatch_sectors: sectors, ..array };
     let waits = Seen { reshapes: true, ..idle.clone() };
-    let cases: [(Seen, Seen, &[&str]); 20] = [
+    let cases: [(Seen, Seen, &[&str]); 21] = [
         (idle.clone(), idle.clone(), &[]),
         (idle.clone(), working(Resync, 0), &["RebuildStarted"]),
         (idle.clone(), working(Resync, 60), &["RebuildStarted"]),
@@ -148,6 +149,7 @@ fn background_work_that_goes_on() {
         (working(Reshape, 20), working(Reshape, 40), &["Reshape40"]),
         (working(Reshape, 80), idle.clone(), &["ReshapeFinished"]),
         (working(Reshape, 80), waits.clone(), &[]),
+        (waits.clone(), idle.clone(), &["ReshapeFinished"]),
         (waits, working(Reshape, 80), &["ReshapeStarted"]),
         (working(Check, 0), found(8, working(Check, 0)), &[]),
         (working(Check, 0), found(8, idle.clone()), &["RebuildFinished", "MismatchFound"]),
