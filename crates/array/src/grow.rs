@@ -4,6 +4,7 @@
 //! members of a level with parity all data move. Pure: the command plans by the status that it is
 //! told, and the keeper by its own.
 
+mod linear;
 mod reshape;
 mod size;
 mod takeover;
@@ -49,6 +50,8 @@ pub struct NewShape {
     pub size_sectors: u64,
     /// The role that the holder of each role has then; without one it becomes a spare.
     pub roles: Vec<Option<Role>>,
+    /// Sectors of data on the holder of each role, where the level uses all that each has.
+    pub own_sectors: Vec<u64>,
     /// Data move, to rows that begin so many sectors before the old ones; 0: all stay.
     pub shift_sectors: u64,
 }
@@ -63,6 +66,7 @@ impl NewShape {
             chunk_sectors: superblock.chunk_sectors,
             size_sectors: superblock.size_sectors,
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
+            own_sectors: Vec::new(),
             shift_sectors: 0,
         }
     }
@@ -85,9 +89,15 @@ impl NewShape {
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
-            member_data_sectors: &[],
+            member_data_sectors: &self.own_sectors,
         })
         .map_err(Refusal::from)
+    }
+
+    /// Returns whether spares have the roles that are new at once: nothing is on them yet.
+    #[must_use]
+    pub const fn takes_spares(&self) -> bool {
+        self.moves() || matches!(self.level, Level::Linear)
     }
 
     /// Returns whether data move.
@@ -108,14 +118,9 @@ impl NewShape {
 /// # Errors
 /// The reason why it cannot be, with the step that helps. Nothing is written by then.
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
-    let superblock = &status.superblock;
-    let level = Level::from_md(superblock.level)
-        .ok_or_else(|| Refusal::plain(format!("level {} is not one of md's", superblock.level)))?;
-    let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
-        .map_err(Refusal::from)?;
+    let now = shape_now(status)?;
+    let level = now.level;
     check_idle(status)?;
-    let size_sectors = status.used_member_sectors;
-    let now = NewShape { size_sectors, ..NewShape::of(superblock, level, layout) };
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
         Grow::RaidDisks(count) => more_members(status, now, count),
@@ -124,6 +129,29 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     check_spares(status, level, &new)?;
     new.geometry()?;
     Ok(new)
+}
+
+/// Returns the members that have to leave before a change, in that order: the new level has no
+/// place for what they hold.
+#[must_use]
+pub fn leaving(status: &Status, grow: Grow) -> Vec<&MemberStatus> {
+    match grow {
+        Grow::Level { level: 0, .. } => {
+            shape_now(status).map_or_else(|_| Vec::new(), |now| takeover::leaving(status, &now))
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The shape that the array has.
+fn shape_now(status: &Status) -> Result<NewShape, Refusal> {
+    let superblock = &status.superblock;
+    let level = Level::from_md(superblock.level)
+        .ok_or_else(|| Refusal::plain(format!("level {} is not one of md's", superblock.level)))?;
+    let layout = Layout::decode(level, layout_number(status, level), superblock.raid_disks)
+        .map_err(Refusal::from)?;
+    let size_sectors = status.used_member_sectors;
+    Ok(NewShape { size_sectors, ..NewShape::of(superblock, level, layout) })
 }
 
 /// The field counts for raid0 only where the feature bit says so.
@@ -214,6 +242,7 @@ fn more_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, 
     match now.level {
         Level::Raid1 => copies(status, now, count),
         Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::plan(status, now, count),
+        Level::Linear => linear::plan(status, now, count),
         _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),
             "make a new array and copy the data; --size and --level can be changed",

@@ -81,6 +81,12 @@ pub struct MemberStatus {
     /// Sectors that its device has for data.
     #[cfg_attr(feature = "serde", serde(default))]
     pub data_sectors: u64,
+    /// Sectors for data by its superblock: stripes without redundancy use all of them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub told_sectors: u64,
+    /// Sector of its device where the data begin.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub data_offset: u64,
     /// Sectors before its data that nothing uses.
     #[cfg_attr(feature = "serde", serde(default))]
     pub head_sectors: u64,
@@ -109,6 +115,8 @@ impl MemberStatus {
             recovery_offset_sectors: None,
             devflags: 0,
             data_sectors: 0,
+            told_sectors: 0,
+            data_offset: 0,
             head_sectors: 0,
         }
     }

@@ -11,6 +11,7 @@ use crate::Refusal;
 use crate::action::CommandId;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
+use crate::level::Level;
 use crate::status::Status;
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
@@ -34,6 +35,11 @@ impl Reshaping {
             return Err(Refusal::new(reason, "try again in a moment"));
         }
         let shape = grow::plan(status, grow)?;
+        if shape.level == Level::Linear && shape.vacant() > 1 {
+            // The first one that is told wants all of them: one alone is told, or is not.
+            let reason = "a linear array gets its members one after the other";
+            return Err(Refusal::new(reason, "ask for one more at a time"));
+        }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
             let strips = MOVE_STRIPS * shape.raid_disks as usize;

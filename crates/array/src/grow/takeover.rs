@@ -1,12 +1,16 @@
 //! Another level for data that stay where they are. The rules are those of the `takeover`
 //! functions of the kernel's personalities.
 
+mod stripes;
+
 use super::{NewShape, check_whole, refuse};
 use crate::Role;
 use crate::geometry::MIN_CHUNK_SECTORS;
 use crate::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 use crate::refusal::Refusal;
 use crate::status::Status;
+
+pub(super) use stripes::leaving;
 
 /// The largest chunk that a mirror becomes a RAID 5 with: 64 KiB, as md does.
 const MIRROR_CHUNK_SECTORS: u32 = 128;
@@ -23,6 +27,9 @@ pub(super) fn plan(
     if to == now.level {
         return refuse(format!("it is a {to} already"), "name another level");
     }
+    if to == Level::Raid0 {
+        return stripes::plan(status, now);
+    }
     check_whole(status)?;
     match (now.level, to) {
         (Level::Raid5, Level::Raid6) => to_raid6(now, keep_layout),
@@ -32,7 +39,7 @@ pub(super) fn plan(
         (Level::Raid5, Level::Raid4) => to_raid4(now),
         (Level::Raid1, Level::Raid5) => mirror_to_raid5(now),
         (Level::Raid5, Level::Raid1) => to_mirror(now),
-        (Level::Raid0, Level::Raid4 | Level::Raid5 | Level::Raid10) => {
+        (Level::Raid0, Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid10) => {
             from_raid0(status, now, to, keep_layout)
         }
         (from, _) => refuse(
@@ -120,6 +127,14 @@ fn mirror_to_raid5(now: NewShape) -> Result<NewShape, Refusal> {
             "give it 2 members first: --raid-devices 2",
         );
     }
+    let chunk_sectors = chunk_of_mirror(&now)?;
+    let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+    Ok(NewShape { level: Level::Raid5, layout, chunk_sectors, ..now })
+}
+
+/// Returns the chunk of a mirror that becomes something with chunks: all of the mirror is whole
+/// ones.
+fn chunk_of_mirror(now: &NewShape) -> Result<u32, Refusal> {
     let mut chunk_sectors = MIRROR_CHUNK_SECTORS;
     while !now.size_sectors.is_multiple_of(chunk_sectors.into()) {
         chunk_sectors /= 2;
@@ -130,8 +145,7 @@ fn mirror_to_raid5(now: NewShape) -> Result<NewShape, Refusal> {
             "use more of each member first: --size",
         );
     }
-    let layout = Layout::Parity(ParityLayout::LeftSymmetric);
-    Ok(NewShape { level: Level::Raid5, layout, chunk_sectors, ..now })
+    Ok(chunk_sectors)
 }
 
 fn to_mirror(now: NewShape) -> Result<NewShape, Refusal> {
@@ -153,7 +167,7 @@ fn from_raid0(
 ) -> Result<NewShape, Refusal> {
     let chunk = u64::from(now.chunk_sectors);
     let used = |sectors: u64| sectors / chunk.max(1) * chunk;
-    let mut sizes = status.members.iter().map(|member| used(member.data_sectors));
+    let mut sizes = status.members.iter().map(|member| used(member.told_sectors));
     let size_sectors = sizes.next().unwrap_or(0);
     if sizes.any(|size| size != size_sectors) {
         return refuse(
@@ -169,6 +183,14 @@ fn from_raid0(
     }
     let now = NewShape { size_sectors, ..now };
     match level {
+        Level::Raid1 if now.raid_disks == 1 => {
+            let layout = Layout::None;
+            Ok(NewShape { level, layout, raid_disks: 2, chunk_sectors: 0, ..now })
+        }
+        Level::Raid1 => refuse(
+            format!("the data are striped over {} members", now.raid_disks),
+            "mirror each of them: --level 10",
+        ),
         Level::Raid10 => Ok(mirrored(now)),
         Level::Raid5 if !keep_layout => would_move(level, "parity-last"),
         Level::Raid5 => {

@@ -2,9 +2,10 @@
 
 use super::admission::Admission;
 use super::members::{Member, State};
-use super::{Keeper, LaneCommand, Traffic};
+use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
+use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId};
 
@@ -85,6 +86,8 @@ impl Keeper {
                 format!("{} has no redundancy to check", self.core.space.level_name()),
                 "read all of it to see whether it can be read",
             ),
+            Command::Add(new) if self.appends() => self.add_command(*new),
+            Command::Remove(member) if self.appends() => self.remove_command(member),
             _ if !remade && !self.core.service.redundant => self.view().is_changeable(),
             Command::Fail(member) => self.fail_command(member, false),
             Command::ForceFail(member) => self.fail_command(member, true),
@@ -112,8 +115,16 @@ impl Keeper {
 
     /// Returns whether a command has to wait for another shape, or asks for one.
     fn is_reshaped(&self, command: &Command) -> bool {
-        let waits = self.sync.moving.is_some() && !matches!(command, Command::Remove(_));
-        waits || self.view().holds_requests() || matches!(command, Command::Grow(_))
+        let moves = self.sync.moving.is_some();
+        let waits = !matches!(command, Command::Remove(_) | Command::Add(_));
+        moves && waits || self.view().holds_requests() || matches!(command, Command::Grow(_))
+    }
+
+    /// Returns whether devices may be added only to be appended: until then superblocks do not tell
+    /// of them.
+    fn appends(&self) -> bool {
+        let linear = self.core.metadata.superblock.level == Level::Linear.to_md();
+        linear && !self.view().holds_requests()
     }
 
     /// Returns whether members are missing without which nothing is compared.
@@ -202,7 +213,18 @@ impl Keeper {
 
     fn add_command(&mut self, new: NewMember) -> CommandAnswer {
         let member = Admission::new(&self.core).admit(&new)?;
+        let moved = self.sync.moving.as_ref().map(Moving::moved);
+        let bitmap = self.core.metadata.intent.as_ref().map(|intent| intent.bitmap.size_sectors());
+        if moved.is_some_and(|moved| member.head_room(bitmap.unwrap_or(0)) < moved.by) {
+            return refuse(
+                format!("{} is too small for data to move there now", member.device),
+                Next::by("add it when the reshape is over", Invocation::Watch { array: None }),
+            );
+        }
         self.core.attach(new.member, member);
+        if let Some(moved) = moved {
+            self.core.members.set_moved(moved);
+        }
         self.core.metadata.queue_whole_bitmap();
         self.core.metadata.queue_superblock(false);
         self.sync.retry(&self.core.members);

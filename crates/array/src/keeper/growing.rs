@@ -17,12 +17,13 @@
 
 use super::core::Core;
 use super::intent::Intent;
-use super::members::{Moved, State};
+use super::members::{Member, Moved, State};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
 use crate::format::superblock::{Reshape, feature};
 use crate::grow::NewShape;
+use crate::level::Level;
 use crate::outline::Outline;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Role};
@@ -118,6 +119,8 @@ impl Growing {
                     checkpoints.begin(core);
                 }
             }
+            // Of stripes all is used that superblocks say there is, as soon as any says stripes.
+            Self::Quieting(change) if change.shape.level == Level::Raid0 && trim(core, change) => {}
             Self::Quieting(_) => return self.tell(core),
             Self::Telling(_, ticket) if core.metadata.is_done(*ticket) => self.told(core),
             Self::Telling(..) => {}
@@ -142,7 +145,8 @@ impl Growing {
         let more = space.sync_sectors() > synced && was_redundant;
         let from = outline(core);
         core.space = space;
-        core.service.redundant = core.space.redundancy() != Redundancy::None;
+        // Without redundancy no superblock is written, but that which says so.
+        core.service.redundant = true;
         take_roles(core, &shape);
         let superblock = &mut core.metadata.superblock;
         if shape.moves() {
@@ -201,6 +205,7 @@ impl Growing {
         let Self::Telling(told, _) = std::mem::take(self) else { return };
         let (id, shape, from) = *told;
         core.service.growing = false;
+        core.service.redundant = core.space.redundancy() != Redundancy::None;
         let answer = if core.service.failed || core.service.writes_over {
             let next = Next::by("assemble it again", Invocation::Explain { devices: Vec::new() });
             Err(Refusal::new("the array failed while its members were told", next))
@@ -231,6 +236,22 @@ fn take_new_roles(core: &mut Core, from: usize) {
     }
 }
 
+/// Has superblocks say that members have no more for data than is used. Returns whether that is to
+/// be written.
+fn trim(core: &mut Core, change: &ShapeChange) -> bool {
+    let size = change.shape.size_sectors;
+    let larger = |member: &Member| member.superblock.data_size > size;
+    let larger = core.members.iter_live().filter(|(_, member)| larger(member));
+    let larger: Vec<MemberId> = larger.map(|(id, _)| id).collect();
+    for id in &larger {
+        core.members.change(*id, |member| member.superblock.data_size = size);
+    }
+    if !larger.is_empty() {
+        core.metadata.queue_superblock(true);
+    }
+    !larger.is_empty()
+}
+
 pub(super) fn outline(core: &Core) -> Outline {
     Outline::of(&core.metadata.superblock, core.space.array_sectors())
 }
@@ -257,7 +278,7 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
             member.state = state;
         });
     }
-    if shape.moves() {
+    if shape.takes_spares() {
         take_new_roles(core, shape.roles.len());
     }
     core.members.index_roles();
@@ -267,6 +288,9 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
 /// before are not brought in line by it any more.
 pub(super) fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Intent>, Refusal> {
     let Some(intent) = &core.metadata.intent else { return Ok(None) };
+    if space.redundancy() == Redundancy::None {
+        return Ok(None);
+    }
     let room = core.members.iter_live().filter_map(|(_, member)| member.superblock.bitmap_room());
     let room = room.min().unwrap_or(0);
     let Some(mut bitmap) = intent.bitmap.grown(space.sync_sectors(), room) else {

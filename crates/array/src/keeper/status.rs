@@ -40,6 +40,8 @@ impl KeeperView<'_> {
                 needed: self.keeper.core.needs(member),
                 devflags: m.superblock.devflags,
                 data_sectors: m.data_room(),
+                told_sectors: m.superblock.data_size,
+                data_offset: m.superblock.data_offset,
                 head_sectors: m.head_room(bitmap_sectors),
                 events: metadata.superblock.events,
                 errors: m.errors,

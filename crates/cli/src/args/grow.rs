@@ -12,18 +12,19 @@ const GROW_HELP: &str = "\
     meanwhile, and how programs that use the array learn of a new size. Data move only where disks \
     are added to levels 4, 5 and 6; other changes that would have to move them are refused. \
     Devices of --add are checked as by braid \
-    add before anything is changed; an array with redundancy gets them as spares first, one of \
-    level 0 when its level has changed. Over nodes the size alone can change: volumes become \
-    longer, where their nodes have room.\n\n\
+    add before anything is changed; an array gets them as spares first, one of level 0 when its \
+    level has changed. Over nodes the size alone can change: volumes become longer, where their \
+    nodes have room.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
+    braid grow home --pause\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
-#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices"])
+#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices", "pause", "resume"])
     .required(true).multiple(true))]
 pub(crate) struct GrowArgs {
     /// Name of the running array
@@ -32,8 +33,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5 or 6, or of copies of a mirror. With --level it is known:
-    /// the number is only compared
+    /// Number of members of level 4, 5 or 6 or of a linear array, or of copies of a mirror. With
+    /// --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level
@@ -47,6 +48,14 @@ pub(crate) struct GrowArgs {
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices"])]
     pub(crate) size: Option<NewSize>,
+    /// Pause the reshape that is under way: no write waits for it
+    #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]
+    #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
+    pub(crate) pause: bool,
+    /// Let it go on
+    #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add"])]
+    #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
+    pub(crate) resume: bool,
     /// Only print the plan; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

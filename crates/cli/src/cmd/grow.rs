@@ -4,6 +4,7 @@ mod nodes;
 
 use std::path::Path;
 
+use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::Level;
 use braid_array::refusal::{Advised, Next, Refusal};
@@ -11,6 +12,7 @@ use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_host::control::member_path;
 use braid_host::control::wire::{ControlStatus, Verb};
+use braid_host::member;
 
 use super::{running, status};
 use crate::args::{GrowArgs, NewSize};
@@ -20,12 +22,14 @@ use crate::invocation::{next_step, shell_word};
 use crate::output;
 use crate::output::growth::Growth;
 use crate::output::progress::Progress;
-use crate::output::shape::has_redundancy;
 
 const OPERATION: &str = "grow";
 
 pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let name = &args.name;
+    if args.pause || args.resume {
+        return hold(run_dir, args);
+    }
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
     let devices = devices(args)?;
     let change = change(args)?;
@@ -48,6 +52,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     if args.dry_run {
         return if args.json { output::print_json(&growth) } else { Ok(()) };
     }
+    part_with(run_dir, name, &grow::leaving(&before.array, change))?;
     carry_out(run_dir, &before, change, &devices)?;
     for device in &devices {
         remember(run_dir, name, device);
@@ -59,6 +64,18 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     } else {
         output::answer(&growth.done(&left(&after)))
     }
+}
+
+/// Pauses a reshape, or lets it go on.
+fn hold(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
+    let name = &args.name;
+    let array = running::status(OPERATION, run_dir, name)?.array;
+    if !array.superblock.has(feature::RESHAPE_ACTIVE) {
+        let next = format!("braid limit {} pauses other work", shell_word(name));
+        return Err(Failure::refused(OPERATION, name, "no reshape is under way", next));
+    }
+    let verb = if args.pause { Verb::Pause } else { Verb::Resume };
+    running::call(OPERATION, run_dir, name, verb).map(drop)
 }
 
 /// The devices to be added, by their real names.
@@ -89,19 +106,41 @@ fn change(args: &GrowArgs) -> Result<Grow, Failure> {
     })
 }
 
-/// Plans the change as if the devices were spares already.
+/// Plans the change as if the devices were spares already, and those that leave were gone.
 fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
+    let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
-    // A level without redundancy gets them afterwards.
-    if has_redundancy(status.superblock.level) {
-        let ids = (0..u16::MAX).rev().map(MemberId);
-        with_spares.members.extend(ids.zip(devices).map(|(id, device)| MemberStatus {
-            data_sectors: u64::MAX,
-            head_sectors: u64::MAX,
-            ..MemberStatus::new(id, device.clone(), MemberState::Spare)
-        }));
+    with_spares.members.retain(|member| !leaving.contains(&member.member));
+    if takes_spares(status) {
+        let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);
+        for (id, device) in (first..u16::MAX).map(MemberId).zip(devices) {
+            with_spares.members.push(MemberStatus {
+                data_sectors: u64::MAX,
+                told_sectors: room_for_data(status, device)?,
+                head_sectors: u64::MAX,
+                ..MemberStatus::new(id, device.clone(), MemberState::Spare)
+            });
+        }
     }
     grow::plan(&with_spares, change)
+}
+
+/// Returns whether the array gets devices before it changes. One of stripes gets them afterwards.
+fn takes_spares(status: &Status) -> bool {
+    status.superblock.level != Level::Raid0.to_md()
+}
+
+/// Returns how many sectors a device would have for data of a level that uses all of them.
+fn room_for_data(status: &Status, device: &str) -> Result<u64, Refusal> {
+    if status.superblock.level != Level::Linear.to_md() {
+        return Ok(0);
+    }
+    let device = member::peek(Path::new(device))
+        .map_err(|error| Refusal::new(format!("{device}: {}", error.reason), error.next))?;
+    let version = status.superblock.version;
+    let end = if version.is_behind_data() { version.location(device.sectors) } else { None };
+    let begin = status.members.iter().map(|member| member.data_offset).max().unwrap_or(0);
+    Ok(end.unwrap_or(device.sectors).saturating_sub(begin))
 }
 
 /// Checks a number of members that was typed beside a level.
@@ -131,6 +170,28 @@ fn unfit(name: &str, device: &str, why: Failure) -> Failure {
     )
 }
 
+/// Takes members out that hold what the new level has no place for.
+fn part_with(run_dir: &Path, name: &str, leaving: &[&MemberStatus]) -> Result<(), Failure> {
+    for (at, member) in leaving.iter().enumerate() {
+        let device = || member.device.clone();
+        let fail = Verb::Fail { member: device(), force: false };
+        let fail = (member.state == MemberState::InSync).then_some(fail);
+        let verbs = fail.into_iter().chain([Verb::Remove { member: device() }]);
+        for verb in verbs {
+            running::call(OPERATION, run_dir, name, verb).map_err(|why| {
+                let Refusal { reason, next } = why.into_refusal();
+                let left = match at {
+                    0 => String::new(),
+                    _ => format!(" ({at} of {} that are to leave have left)", leaving.len()),
+                };
+                let reason = format!("{}: {reason}{left}", member.device);
+                Failure::explained(OPERATION, name, Refusal::new(reason, next))
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Adds the devices and changes the array, in the order that its level wants.
 fn carry_out(
     run_dir: &Path,
@@ -143,13 +204,15 @@ fn carry_out(
         let verb = Verb::Add { member: device.clone(), force: false, within: None };
         running::call(OPERATION, run_dir, name, verb)
     };
-    let takes_spares = has_redundancy(before.array.superblock.level);
+    let takes_spares = takes_spares(&before.array);
     let first = if takes_spares { devices } else { &[] };
     for (at, device) in first.iter().enumerate() {
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;
     }
-    running::call(OPERATION, run_dir, name, Verb::Grow { grow: change })
-        .map_err(|why| with_spares(name, first, why))?;
+    for grow in in_turn(&before.array, change) {
+        running::call(OPERATION, run_dir, name, Verb::Grow { grow })
+            .map_err(|why| with_spares(name, first, why))?;
+    }
     if takes_spares {
         return Ok(());
     }
@@ -161,6 +224,16 @@ fn carry_out(
         })?;
     }
     Ok(())
+}
+
+/// Returns the changes that lead to this one: a linear array gets its members one by one.
+fn in_turn(status: &Status, change: Grow) -> Vec<Grow> {
+    match change {
+        Grow::RaidDisks(count) if status.superblock.level == Level::Linear.to_md() => {
+            (status.superblock.raid_disks + 1..=count).map(Grow::RaidDisks).collect()
+        }
+        other => vec![other],
+    }
 }
 
 /// A refusal after these devices were added: they stay, and may be of use as spares.

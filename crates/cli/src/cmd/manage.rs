@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use braid_array::level::Level;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::Verb;
 use braid_host::control::{Client, member_path};
@@ -10,6 +11,7 @@ use braid_host::member;
 use super::{grow, running};
 use crate::args::{AddArgs, FailArgs, MemberOfArgs, RemoveArgs, ReplaceArgs, StopArgs};
 use crate::failure::Failure;
+use crate::invocation::shell_word;
 use crate::output;
 
 pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
@@ -126,6 +128,16 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
         let add = |member| Verb::AddJournal { member, force };
         call("add", run_dir, (name, &args.of.member), add)?;
         return output::answer(&format!("{name}: added {}: journal\n", args.of.member.display()));
+    }
+    if let Ok(status) = running::status("add", run_dir, name)
+        && status.array.superblock.level == Level::Linear.to_md()
+    {
+        let members = status.array.superblock.raid_disks + 1;
+        let object = format!("{name} {}", args.of.member.display());
+        let device = shell_word(&args.of.member.to_string_lossy());
+        let next =
+            format!("braid grow {} --raid-devices {members} --add {device}", shell_word(name));
+        return Err(Failure::refused("add", object, "linear has no use for a spare", next));
     }
     let add = |member| Verb::Add { member, force, within: within.clone() };
     call("add", run_dir, (name, &args.of.member), add)?;

@@ -79,7 +79,7 @@ pub(super) fn wait(
         if sync.is_idle() || !goes_on(sync) {
             return Ok(status);
         }
-        progress.show(sync)?;
+        progress.show(&status.array)?;
         std::thread::sleep(Progress::INTERVAL);
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
-use braid_array::format::superblock::devflag;
+use braid_array::format::superblock::{devflag, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
@@ -47,8 +47,12 @@ fn one(name: &str, status: &Status, served: Option<&ControlStatus>) -> String {
     layout(&mut text, sb);
     field(&mut text, "Consistency Policy", shape::consistency_policy(sb));
     text.push('\n');
-    if let Some((label, percent)) = progress(Work::of(status)) {
+    let progress = progress(Work::of(status));
+    if let Some((label, percent)) = progress {
         field(&mut text, label, format!("{percent}% complete"));
+    }
+    reshape(&mut text, sb);
+    if progress.is_some() || sb.has(feature::RESHAPE_ACTIVE) {
         text.push('\n');
     }
     if shape::has_redundancy(sb.level) {
@@ -181,6 +185,28 @@ fn progress(work: Work) -> Option<(&'static str, u64)> {
     let Work::Running(sync) = work else { return None };
     let percent = u128::from(sync.done_sectors) * 100 / u128::from(sync.total_sectors.max(1));
     Some((work_words(sync.action).2, u64::try_from(percent).unwrap_or(100)))
+}
+
+/// Prints what a reshape changes.
+fn reshape(text: &mut String, sb: &Superblock) {
+    let Some((from, to)) = shape::of_reshape(sb) else { return };
+    let delta = sb.reshape.delta_disks;
+    if delta != 0 {
+        let change = format!("{delta}, ({}->{})", from.raid_disks, to.raid_disks);
+        field(text, "Delta Devices", change);
+    }
+    if to.level != from.level {
+        field(text, "New Level", shape::level_name(to.level));
+    }
+    if (to.level, to.layout) != (from.level, from.layout)
+        && to.level != 4
+        && let Some(name) = shape::layout_name(&to)
+    {
+        field(text, "New Layout", name);
+    }
+    if to.chunk_sectors != from.chunk_sectors {
+        field(text, "New Chunksize", format!("{}K", to.chunk_sectors / 2));
+    }
 }
 
 fn layout(text: &mut String, sb: &Superblock) {

@@ -118,6 +118,7 @@ impl GrowthStep {
                 format!("role {role} has no device yet: recovery when one is added")
             }
             "recovery" => format!("recovery of role {role} onto {device}: {bytes}"),
+            "remove" => format!("{device} leaves the array"),
             _ => format!("{device} becomes a spare"),
         }
     }
@@ -239,7 +240,7 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
         bytes: None,
     };
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
-    let takes_spares = shape::has_redundancy(status.superblock.level);
+    let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
@@ -247,18 +248,23 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     }
     let takeover = step("takeover", None);
     let mut steps = Vec::new();
-    if takes_spares {
+    let is_left = |role: Role| !matches!(new.roles.get(role.index()), Some(Some(_)));
+    let released = status
+        .members
+        .iter()
+        .filter(|member| member.state == MemberState::InSync && member.role.is_some_and(is_left));
+    if new.level == Level::Raid0 {
+        let spares = status.members.iter().filter(|member| member.role.is_none());
+        let leaving = spares.chain(released);
+        steps.extend(leaving.map(|member| step("remove", Some(&member.device))));
+        steps.push(takeover);
+    } else if takes_spares {
         steps.extend(adds);
         steps.push(takeover);
+        steps.extend(released.map(|member| step("release", Some(&member.device))));
     } else {
         steps.push(takeover);
         steps.extend(adds);
-    }
-    for member in &status.members {
-        let is_left = |role: Role| !matches!(new.roles.get(role.index()), Some(Some(_)));
-        if member.state == MemberState::InSync && member.role.is_some_and(is_left) {
-            steps.push(step("release", Some(&member.device)));
-        }
     }
     let more = new.size_sectors.saturating_sub(status.used_member_sectors);
     if takes_spares && more > 0 {
@@ -268,7 +274,7 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     let spares = status.members.iter().filter(|member| is_spare(member.state));
     let mut spares = spares.map(|member| &member.device).chain(added);
     for role in Role::all(u16::try_from(new.raid_disks).unwrap_or(u16::MAX)) {
-        if !new.roles.contains(&Some(role)) {
+        if !new.takes_spares() && !new.roles.contains(&Some(role)) {
             let recovery = step("recovery", spares.next());
             steps.push(GrowthStep {
                 role: Some(role.0),

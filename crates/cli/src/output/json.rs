@@ -6,6 +6,7 @@ use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::figures::{Figures, IoFigures};
+use braid_array::format::Superblock;
 use braid_array::format::superblock::devflag;
 use braid_array::status::{
     AbsentStatus, ArrayState, BitmapStatus, MemberState, MemberStatus, Status, Waiting,
@@ -208,6 +209,19 @@ struct SyncJson {
     min_bytes_per_s: u64,
     /// `null`: no limit.
     max_bytes_per_s: Option<u64>,
+    /// The shapes before and after a reshape, and how much of the array has the new one. `null`
+    /// while there is none.
+    from: Option<OutlineJson>,
+    to: Option<OutlineJson>,
+    position_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutlineJson {
+    level: String,
+    layout: Option<String>,
+    raid_devices: u32,
+    chunk_bytes: u64,
 }
 
 /// The JSON of one array.
@@ -286,17 +300,7 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         clients: BTreeMap::new(),
         pid: None,
         members: members(status, figures),
-        sync: SyncJson {
-            action: status.sync.action.name(),
-            paused: status.sync.paused,
-            done_bytes: status.sync.done_sectors * SECTOR_BYTES,
-            total_bytes: status.sync.total_sectors * SECTOR_BYTES,
-            copied_bytes: status.sync.copied_sectors * SECTOR_BYTES,
-            bytes_per_s: status.sync.bytes_per_s,
-            finish_s: status.sync.finish_s,
-            min_bytes_per_s: status.sync.min_bytes_per_s,
-            max_bytes_per_s: status.sync.max_bytes_per_s,
-        },
+        sync: sync(status),
         may_fail: redundancy::may_fail(status),
         next: None,
         mismatches: status.mismatch_sectors,
@@ -311,6 +315,35 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         waiting: status.waiting.as_ref().map(waiting),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(child).collect(),
+    }
+}
+
+fn sync(status: &Status) -> SyncJson {
+    let sync = &status.sync;
+    let (from, to) = shape::of_reshape(&status.superblock).unzip();
+    let position = to.as_ref().map(|to| to.reshape.position);
+    SyncJson {
+        action: sync.action.name(),
+        paused: sync.paused,
+        done_bytes: sync.done_sectors * SECTOR_BYTES,
+        total_bytes: sync.total_sectors * SECTOR_BYTES,
+        copied_bytes: sync.copied_sectors * SECTOR_BYTES,
+        bytes_per_s: sync.bytes_per_s,
+        finish_s: sync.finish_s,
+        min_bytes_per_s: sync.min_bytes_per_s,
+        max_bytes_per_s: sync.max_bytes_per_s,
+        from: from.as_ref().map(outlined),
+        to: to.as_ref().map(outlined),
+        position_bytes: position.map(|sectors| sectors.saturating_mul(SECTOR_BYTES)),
+    }
+}
+
+fn outlined(sb: &Superblock) -> OutlineJson {
+    OutlineJson {
+        level: shape::level_name(sb.level),
+        layout: shape::layout_option(sb),
+        raid_devices: sb.raid_disks,
+        chunk_bytes: u64::from(sb.chunk_sectors) * SECTOR_BYTES,
     }
 }
 

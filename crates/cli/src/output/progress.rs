@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use braid_array::SECTOR_BYTES;
-use braid_array::status::SyncStatus;
+use braid_array::status::Status;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::work::{in_words, pace};
@@ -56,7 +56,8 @@ impl Progress {
     }
 
     /// Shows how far it is now.
-    pub(crate) fn show(&mut self, sync: &SyncStatus) -> Result<(), Failure> {
+    pub(crate) fn show(&mut self, status: &Status) -> Result<(), Failure> {
+        let sync = &status.sync;
         match &mut self.shape {
             Shape::Bar(bar) => {
                 bar.set_length(sync.total_sectors * SECTOR_BYTES);
@@ -65,7 +66,7 @@ impl Progress {
                 Ok(())
             }
             Shape::Lines(last) => {
-                let Some(state) = in_words(sync) else { return Ok(()) };
+                let Some(state) = in_words(status) else { return Ok(()) };
                 let new = last
                     .as_ref()
                     .is_none_or(|(line, at)| *line != state && at.elapsed() >= Self::LINE_INTERVAL);
@@ -103,6 +104,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use braid_array::events::SyncAction;
+    use braid_array::status::SyncStatus;
     use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
@@ -157,7 +159,7 @@ mod tests {
             let terminal = Terminal::default();
             let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
             let mut progress = Progress::on(ProgressBar::with_draw_target(None, target), name);
-            progress.show(&sync).unwrap();
+            progress.show(&Status { sync, ..Status::blank() }).unwrap();
             let shown = terminal.0.lock().unwrap().clone();
             let line = shown.lines().find(|line| line.contains("recovery 1177.3 MiB/s, 100 h"));
             let line = line.unwrap_or_else(|| panic!("{shown:?}"));

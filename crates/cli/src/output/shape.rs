@@ -1,6 +1,8 @@
 //! Level, layout and the like from the numbers of a superblock, as mdadm words them. A superblock
 //! may hold numbers that mean nothing here, and is shown nevertheless.
 
+use std::fmt::Write as _;
+
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::level::{Layout, Level};
@@ -62,6 +64,40 @@ pub(crate) const fn has_chunk(level: i32) -> bool {
 /// Returns whether the level can lose a member.
 pub(crate) const fn has_redundancy(level: i32) -> bool {
     matches!(like_md(level), 1 | 4 | 5 | 6 | 10)
+}
+
+/// Returns the shapes before and after the reshape that a superblock tells of.
+pub(crate) fn of_reshape(sb: &Superblock) -> Option<(Superblock, Superblock)> {
+    if !sb.has(feature::RESHAPE_ACTIVE) {
+        return None;
+    }
+    let new = sb.reshape;
+    let raid_disks = sb.raid_disks.saturating_add_signed(new.delta_disks.saturating_neg());
+    let to = Superblock {
+        level: new.new_level,
+        layout: new.new_layout,
+        chunk_sectors: new.new_chunk_sectors,
+        ..sb.clone()
+    };
+    Some((Superblock { raid_disks, ..sb.clone() }, to))
+}
+
+/// `old: raid5 of 3, new: raid5 of 4`; layout and chunk where they change.
+pub(crate) fn reshape_in_words(sb: &Superblock) -> Option<String> {
+    let (from, to) = of_reshape(sb)?;
+    let words = |of: &Superblock| {
+        let mut words = format!("{} of {}", level_name(of.level), of.raid_disks);
+        if from.layout != to.layout
+            && let Some(layout) = layout_option(of)
+        {
+            let _ = write!(words, " {layout}");
+        }
+        if from.chunk_sectors != to.chunk_sectors {
+            let _ = write!(words, " chunk {}K", of.chunk_sectors / 2);
+        }
+        words
+    };
+    Some(format!("old: {}, new: {}", words(&from), words(&to)))
 }
 
 /// Array size from one superblock, as mdadm computes it: bytes, or `None` where the sizes of all

@@ -53,7 +53,7 @@ fn one(array: &ControlStatus) -> String {
     if let Some(line) = redundancy_line(&array.name, status) {
         let _ = writeln!(text, "  {line}");
     }
-    if let Some(line) = in_words(&status.sync) {
+    if let Some(line) = in_words(status) {
         let _ = writeln!(text, "  {line}");
     }
     if let Some((scrub, found)) = last_scrub::words(array) {

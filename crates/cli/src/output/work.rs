@@ -32,8 +32,10 @@ impl Work {
     }
 }
 
-/// `recovery 10.2%, 103.2 MiB/s, 12 s left`; `None` when there is none.
-pub(crate) fn in_words(sync: &SyncStatus) -> Option<String> {
+/// `recovery 10.2%, 103.2 MiB/s, 12 s left`, with the shapes of a reshape; `None` when there is
+/// none.
+pub(crate) fn in_words(status: &Status) -> Option<String> {
+    let sync = &status.sync;
     if sync.action == SyncAction::Idle {
         return None;
     }
@@ -41,7 +43,9 @@ pub(crate) fn in_words(sync: &SyncStatus) -> Option<String> {
     let per_mille = u128::from(sync.done_sectors) * 1000 / total;
     let percent = per_mille / 10;
     let tenth = per_mille % 10;
-    Some(format!("{} {percent}.{tenth}%, {}", sync.action.name(), pace(sync)))
+    let shapes = shape::reshape_in_words(&status.superblock);
+    let shapes = shapes.map_or_else(String::new, |shapes| format!(" ({shapes})"));
+    Some(format!("{} {percent}.{tenth}%{shapes}, {}", sync.action.name(), pace(sync)))
 }
 
 /// `103.2 MiB/s, 12 s left`, or why it stands still.

@@ -137,6 +137,79 @@ fn disks_are_added_while_it_serves() {
     }
 }
 
+#[test]
+fn a_reshape_is_shown_told_paused_and_resumed() {
+    let mut x = Served::new("-l 5 --chunk 64K", 3);
+    x.rest();
+    let line = x.lab.refused(1, "grow x --pause", &[], &x.members);
+    assert!(line.contains("no reshape is under way; braid limit x pauses other work"), "{line}");
+    x.lab.refused(2, "grow x --resume --size max", &[], &x.members);
+    let device = x.device("d", 16);
+    let monitor = Monitor::start(&x.lab, &["--test", "--program", "/bin/true"]);
+    assert_eq!(monitor.says(), "TestMessage x");
+    x.lab.ok("limit x --max 4M", &[]);
+    x.lab.ok(&format!("grow x --raid-devices 4 --add {}", device.display()), &[]);
+    x.members.push(device.clone());
+    until("a part has moved", || x.status()["sync"]["position_bytes"].as_u64() > Some(1 << 20));
+    x.lab.ok("grow x --pause", &[]);
+    let sync = x.status()["sync"].clone();
+    assert_eq!((&sync["action"], &sync["paused"]), (&"reshape".into(), &true.into()), "{sync}");
+    for (side, members) in [("from", 3), ("to", 4)] {
+        let of = &sync[side];
+        assert_eq!((&of["level"], &of["raid_devices"]), (&"raid5".into(), &members.into()));
+        assert_eq!(of["layout"], "left-symmetric");
+        assert_eq!(of["chunk_bytes"], 65536);
+    }
+    let text = x.lab.ok_text("status x", &[]);
+    assert!(text.contains("% (old: raid5 of 3, new: raid5 of 4), paused"), "{text}");
+    let detail = x.lab.ok_text("detail x", &[]);
+    assert!(detail.contains("     Delta Devices : 1, (3->4)\n\n"), "{detail}");
+    x.device("e", 16);
+    x.lab.ok("add x e", &[]);
+    assert_eq!(x.status()["members"][4]["state"][0], "spare");
+    let stands = || x.status()["sync"]["position_bytes"].clone();
+    let position = stands();
+    x.lab.ok("limit x --max none", &[]);
+    assert_eq!(stands(), position, "it is paused");
+    x.lab.ok("grow x --resume", &[]);
+    until("all has moved", || x.status()["sync"]["action"] == "idle");
+    assert!(x.status()["sync"]["from"].is_null());
+    let told: Vec<String> = std::iter::repeat_with(|| monitor.says())
+        .filter(|line| !line.starts_with("Reshape") || !line.ends_with("0 x"))
+        .take(4)
+        .collect();
+    let active = format!("SpareActive x {}", device.display());
+    assert_eq!(told, [&active, "ReshapeStarted x", "ArrayGrown x", "ReshapeFinished x"]);
+    monitor.stop();
+    x.is(("raid5", "left-symmetric", 4));
+}
+
+#[test]
+fn a_linear_array_gets_longer() {
+    let mut x = Served::new("-l linear", 2);
+    let before = x.size();
+    let added = [x.device("d", 24), x.device("e", 16)];
+    let line = x.lab.refused(1, "add x d", &[], &added);
+    assert!(
+        line.ends_with("no use for a spare; braid grow x --raid-devices 3 --add d\n"),
+        "{line}"
+    );
+    let said = x.grow("--raid-devices 4", &added);
+    assert_eq!(x.size(), 2 * before + (8 << 20), "{said}");
+    assert!(said.contains(&format!("capacity 68.00 MiB ({} bytes)", x.size())), "{said}");
+    for what in ["longer", "assembled again"] {
+        x.compare(what);
+        assert_eq!(x.shape(), ("linear".to_owned(), String::new(), 4), "{what}");
+        x.lab.ok("stop x", &[]);
+        x.assemble();
+    }
+    x.content = noise(x.size());
+    fill(&x.socket, "x", &x.content);
+    x.lab.ok("stop x", &[]);
+    x.assemble();
+    x.compare("all of it written anew");
+}
+
 /// The process is killed in the middle; the next start goes on, and md's rule holds: nothing lost.
 #[test]
 fn a_kill_while_data_move_loses_nothing() {
@@ -151,7 +224,7 @@ fn a_kill_while_data_move_loses_nothing() {
     };
     until("a part has moved", || moves(&x));
     let text = x.lab.ok_text("status x", &[]);
-    assert!(text.contains("reshape"), "{text}");
+    assert!(text.contains("(old: raid5 of 3, new: raid5 of 4)"), "{text}");
     x.compare("while data move");
     let pid = x.status()["pid"].as_i64().expect("a process");
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
@@ -202,6 +275,34 @@ fn stripes_get_redundancy() {
         "{said}"
     );
     x.is(("raid10", "n2", 4));
+}
+
+#[test]
+fn redundancy_is_given_up_for_stripes() {
+    for (shape, members, leave, chunk) in [
+        ("-l 10 --chunk 64K -b internal", 4, vec![1, 3], 64),
+        ("-l 5 --layout parity-last --chunk 64K", 3, vec![2], 64),
+        ("-l 4 --chunk 64K", 3, vec![2], 64),
+        ("-l 1", 3, vec![1, 2], 64),
+    ] {
+        let mut x = Served::new(shape, members);
+        let gone: Vec<_> = leave.into_iter().rev().map(|at| x.members.remove(at)).collect();
+        let said = x.grow("--level 0", &[]);
+        for device in &gone {
+            let line = format!(". {} leaves the array", device.display());
+            assert!(said.contains(&line), "{shape}: {said}");
+        }
+        assert!(said.contains("meanwhile and afterwards no member may fail"), "{shape}: {said}");
+        for what in ["grown", "assembled again"] {
+            let status = x.status();
+            assert_eq!(status["level"], "raid0", "{shape}: {what}");
+            assert_eq!(status["chunk_bytes"], chunk << 10, "{shape}: {what}");
+            assert_eq!(x.size(), x.content.len(), "{shape}: {what}");
+            x.compare(what);
+            x.lab.ok("stop x", &[]);
+            x.assemble();
+        }
+    }
 }
 
 #[test]

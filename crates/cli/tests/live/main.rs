@@ -20,6 +20,7 @@ mod exports;
 mod fit;
 mod grow;
 mod grow_nodes;
+mod grown_within;
 mod halfway;
 mod hang;
 mod inside;

@@ -19,6 +19,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use serde_json::Value;
 
 mod failing;
+mod reshaping;
 
 fn status(lab: &Lab) -> Value {
     serde_json::from_slice(&lab.ok("status home --json", &[])).unwrap()

@@ -106,6 +106,101 @@ fn a_level_changes_and_every_byte_stays() {
     }
 }
 
+/// A shape, members that leave it, and the number of stripes then. The first with less than all of
+/// each member in use, and a bitmap where the level has one.
+const GIVEN_UP: [(Shape, &[u16], u32); 6] = [
+    ((10, 0x102, 4, 16), &[1, 2], 2),
+    ((10, 0x102, 6, 16), &[0, 2, 5], 3),
+    ((1, 0, 2, 0), &[0], 1),
+    ((1, 0, 3, 0), &[1, 2], 1),
+    ((4, 0, 3, 16), &[2], 2),
+    ((5, 5, 4, 16), &[3], 3),
+];
+
+fn without((level, layout, disks, chunk): Shape, leave: &[u16]) -> World {
+    let mut world = small(level, layout, disks, chunk);
+    for member in leave {
+        world.command(Command::Fail(MemberId(*member)));
+        world.command(Command::Remove(MemberId(*member)));
+        world.disks[usize::from(*member)] = None;
+    }
+    world
+}
+
+#[test]
+fn redundancy_is_given_up_and_every_byte_stays() {
+    for (shape, leave, stripes) in GIVEN_UP {
+        let what = format!("{shape:?} without {leave:?}");
+        let mut world = without(shape, leave);
+        let content = fill(&mut world);
+        let before = world.array.array_sectors();
+        world.command(level(0));
+        for _ in 0..2 {
+            is_shape(&world, (0, 0, stripes), &what);
+            let status = world.array.status();
+            assert_eq!((status.degraded, status.array_sectors), (0, before), "{what}");
+            assert!(status.bitmap.is_none(), "{what}");
+            compare(&mut world, &content, &what);
+            world.cut_power_and_restart();
+        }
+        let content = fill(&mut world);
+        world.command(level(if stripes == 1 { 1 } else { 10 }));
+        (0..stripes).for_each(|_| _ = world.add_disk());
+        world.run();
+        assert_eq!(world.array.status().degraded, 0, "{what}");
+        compare(&mut world, &content, &what);
+        assert_eq!(world.check(), 0, "{what}");
+    }
+}
+
+#[test]
+fn the_power_goes_at_any_write_while_redundancy_is_given_up() {
+    for (shape, leave, _) in GIVEN_UP {
+        let begin = || without(shape, leave);
+        let what = format!("{shape:?} without {leave:?}");
+        cut_at_each_write(begin, &level(0), leave.len() as u16, &what);
+    }
+}
+
+/// A linear array of two, and so many more disks.
+fn appended(disks: u32) -> World {
+    let mut world = World::new(-1, 0, 2, 16);
+    (0..disks).for_each(|_| _ = world.add_disk());
+    world
+}
+
+#[test]
+fn a_linear_array_gets_longer_and_every_byte_stays() {
+    let mut world = appended(3);
+    let content = fill(&mut world);
+    let before = world.array.array_sectors();
+    world.command(Command::Remove(MemberId(3)));
+    world.disks[3] = None;
+    let change = Command::Grow(Grow::RaidDisks(4));
+    let reason = "a linear array gets its members one after the other";
+    assert_eq!(world.refused(change.clone()), reason);
+    world.command(Command::Grow(Grow::RaidDisks(3)));
+    world.command(change.clone());
+    assert_eq!(world.refused(change), "it has 4 members already");
+    for _ in 0..2 {
+        is_shape(&world, (-1, 0, 4), "longer");
+        assert_eq!(world.array.array_sectors(), 2 * before);
+        for sector in (0..before).step_by(1024) {
+            let read = world.read(sector, 1024).unwrap();
+            let start = (sector * SECTOR_BYTES) as usize;
+            assert!(read == content[start..start + read.len()], "at {sector}");
+        }
+        world.cut_power_and_restart();
+    }
+    let content = fill(&mut world);
+    compare(&mut world, &content, "all of it written anew");
+}
+
+#[test]
+fn the_power_goes_at_any_write_while_a_linear_array_gets_longer() {
+    cut_at_each_write(|| appended(1), &Command::Grow(Grow::RaidDisks(3)), 0, "linear");
+}
+
 #[test]
 fn more_of_each_member_is_used_and_only_that_is_brought_in_line() {
     for shape in [
@@ -164,6 +259,13 @@ fn cut_at_each_write(begin: impl Fn() -> World, change: &Command, degraded: u16,
         let seen = lose_metadata_after(&mut world, most);
         world.begin_command(change.clone());
         let all = seen.get();
+        for index in 0..world.disks.len() {
+            // Added, and not told of it.
+            let blank = world.disks[index].is_some() && world.candidate(index).superblock.is_err();
+            if blank {
+                world.disks[index] = None;
+            }
+        }
         world.cut_power_and_restart();
         let status = world.array.status();
         let missing = if status.degraded > degraded { status.degraded } else { 0 };
@@ -306,7 +408,25 @@ fn a_mirror_that_lost_a_copy_for_good_becomes_whole() {
 
 #[test]
 fn what_cannot_be_is_refused_with_nothing_written() {
-    let cases: [(Shape, Command, &str); 8] = [
+    let cases: [(Shape, Command, &str); 14] = [
+        (
+            (10, 0x102, 4, 16),
+            level(0),
+            "disk1 holds a copy or parity, and raid0 has no place for that",
+        ),
+        ((4, 0, 3, 16), level(0), "disk2 holds a copy or parity, and raid0 has no place for that"),
+        (
+            (5, 2, 3, 16),
+            level(0),
+            "raid5, left-symmetric, 3 members: stripes lie otherwise, and data would have to move",
+        ),
+        (
+            (10, 0x102, 3, 16),
+            level(0),
+            "raid10, near=2, 3 members: stripes lie otherwise, and data would have to move",
+        ),
+        ((6, 5, 4, 16), level(0), "raid6 has two members of parity"),
+        ((0, 2, 3, 16), level(1), "the data are striped over 3 members"),
         ((5, 2, 3, 16), level(6), "1 role is new, and there is no spare"),
         ((5, 2, 3, 16), level(5), "it is a raid5 already"),
         (

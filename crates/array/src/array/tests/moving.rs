@@ -266,7 +266,7 @@ impl Clients {
     }
 }
 
-fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
+fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
     let mut world = begin(change, seed.is_multiple_of(2));
     let content = fill(&mut world);
@@ -305,6 +305,7 @@ fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
         clients.world.array.array_sectors() > clients.content.len() as u64 / SECTOR_BYTES
             || clients.world.array.status().superblock.raid_disks == change.2
     );
+    clients
 }
 
 #[test]
@@ -325,6 +326,35 @@ fn a_member_fails_while_data_move() {
                 clients.take_answers();
             }
         });
+    }
+}
+
+#[test]
+fn a_spare_that_comes_while_data_move_takes_a_role_over_afterwards() {
+    for seed in 300..340 {
+        let fails = seed % 2 == 0;
+        let clients = clients_over(seed, |clients, step| {
+            if step == 100 {
+                clients.world.add_disk();
+            }
+            if step == 250 && fails {
+                clients.world.tell(Command::Fail(MemberId(0)));
+                clients.take_answers();
+            }
+        });
+        let Clients { mut world, content, what, .. } = clients;
+        if !fails {
+            world.command(Command::Fail(MemberId(0)));
+            world.run();
+        }
+        let status = world.array.status();
+        assert_eq!(status.degraded, 0, "{what}: {:?}", status.members);
+        for sector in (0..content.len() as u64 / SECTOR_BYTES).step_by(512) {
+            let sectors = (content.len() as u64 / SECTOR_BYTES - sector).min(512);
+            let read = world.read(sector, sectors).unwrap();
+            assert!(read == content[range(sector, sectors)], "{what}: at {sector}");
+        }
+        assert_eq!(world.check(), 0, "{what}");
     }
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Events with mdadm's names; `ArrayFailed`, `ArrayGrown`, `MismatchFound`, `NodeLost` and
-/// `DiskWarning` are Braid's own.
+/// Events with mdadm's names; `ArrayFailed`, `ArrayGrown`, `ReshapeStarted` to `ReshapeFinished`,
+/// `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
@@ -13,6 +13,10 @@ pub(super) enum Event {
     /// Progress of the work, in percent.
     Rebuild(u64),
     RebuildFinished,
+    ReshapeStarted,
+    /// Progress of a reshape, in percent.
+    Reshape(u64),
+    ReshapeFinished,
     Fail,
     FailSpare,
     SpareActive,
@@ -36,6 +40,9 @@ impl Event {
             Self::DeviceDisappeared => "DeviceDisappeared",
             Self::RebuildStarted => "RebuildStarted",
             Self::RebuildFinished => "RebuildFinished",
+            Self::ReshapeStarted => "ReshapeStarted",
+            Self::Reshape(percent) => return Cow::Owned(format!("Reshape{percent:02}")),
+            Self::ReshapeFinished => "ReshapeFinished",
             Self::Fail => "Fail",
             Self::FailSpare => "FailSpare",
             Self::SpareActive => "SpareActive",
@@ -65,6 +72,9 @@ impl Event {
             Self::RebuildStarted
             | Self::Rebuild(_)
             | Self::RebuildFinished
+            | Self::ReshapeStarted
+            | Self::Reshape(_)
+            | Self::ReshapeFinished
             | Self::SpareActive
             | Self::ArrayGrown
             | Self::NewArray => false,

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use braid_array::events::SyncAction;
 use braid_array::status::MemberState;
 use serde::{Deserialize, Serialize};
 
@@ -261,8 +262,12 @@ fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     let goes_on =
         |was: Sync| new.sync.is_some_and(|is| is.action == was.action && is.mark >= was.mark);
     let ended = old.sync.filter(|was| !goes_on(*was));
-    if ended.is_some() {
+    if ended.is_some_and(|was| was.action != SyncAction::Reshape) {
         events.push(Event::RebuildFinished);
+    }
+    // One that waits goes on later.
+    if old.reshapes && !new.reshapes {
+        events.push(Event::ReshapeFinished);
     }
     let scrubbing = new.sync.is_some_and(Sync::is_scrub);
     let found_anew = ended.is_some_and(Sync::is_scrub)
@@ -272,8 +277,14 @@ fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     }
     let was = if ended.is_some() { None } else { old.sync };
     match (was, new.sync) {
-        (None, Some(_)) => events.push(Event::RebuildStarted),
-        (Some(was), Some(is)) if is.mark > was.mark => events.push(Event::Rebuild(is.mark)),
+        (None, Some(is)) => events.push(match is.action {
+            SyncAction::Reshape => Event::ReshapeStarted,
+            _ => Event::RebuildStarted,
+        }),
+        (Some(was), Some(is)) if is.mark > was.mark => events.push(match is.action {
+            SyncAction::Reshape => Event::Reshape(is.mark),
+            _ => Event::Rebuild(is.mark),
+        }),
         _ => {}
     }
     events.into_iter().map(|event| Alert::new(event, new, None)).collect()

@@ -42,6 +42,9 @@ pub(super) fn step(event: Event, array: &Seen, member: Option<&str>) -> Option<S
         Event::RebuildStarted
         | Event::Rebuild(_)
         | Event::RebuildFinished
+        | Event::ReshapeStarted
+        | Event::Reshape(_)
+        | Event::ReshapeFinished
         | Event::SpareActive
         | Event::NewArray
         | Event::TestMessage => return None,
@@ -61,6 +64,9 @@ pub(super) fn id(event: Event, array: &Seen) -> Option<String> {
         Event::RebuildStarted
         | Event::Rebuild(_)
         | Event::RebuildFinished
+        | Event::ReshapeStarted
+        | Event::Reshape(_)
+        | Event::ReshapeFinished
         | Event::SpareActive
         | Event::NewArray
         | Event::ArrayGrown

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::events::SyncAction;
+use braid_array::format::superblock::feature;
 use braid_array::outline::Outline;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_host::control::wire::ControlStatus;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::conditions;
 use crate::output::json::state_words;
 use crate::output::redundancy;
+use crate::output::shape::of_reshape;
 
 /// mdadm tells of background work at each fifth of it.
 const MARK_PERCENT: u64 = 20;
@@ -47,6 +49,9 @@ pub(super) struct Seen {
     #[serde(default)]
     pub(super) disks: BTreeMap<String, String>,
     pub(super) sync: Option<Sync>,
+    /// Its superblocks tell of a reshape, which may wait.
+    #[serde(default)]
+    pub(super) reshapes: bool,
     /// Sectors that the last check found to differ.
     pub(super) mismatch_sectors: u64,
     /// Witnesses that are not connected.
@@ -108,6 +113,7 @@ impl Seen {
             repaired: false,
             disks: BTreeMap::new(),
             sync: sync(status),
+            reshapes: status.superblock.has(feature::RESHAPE_ACTIVE),
             mismatch_sectors: status.mismatch_sectors.unwrap_or(0),
             lost_witnesses: lost.map(|witness| witness.address.clone()).collect(),
         }
@@ -134,9 +140,11 @@ fn served(name: &str) -> &str {
     name.split_once('/').map_or(name, |(served, _)| served)
 }
 
-/// An array that has not started yet has none.
+/// An array that has not started yet has none, and one that is reshaped that from before.
 fn shape(status: &Status) -> String {
-    let outline = Outline::of(&status.superblock, status.array_sectors);
+    let from = of_reshape(&status.superblock).map(|(from, _)| from);
+    let superblock = from.as_ref().unwrap_or(&status.superblock);
+    let outline = Outline::of(superblock, status.array_sectors);
     if status.array_sectors == 0 { String::new() } else { outline.to_string() }
 }
 

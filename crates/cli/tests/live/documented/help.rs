@@ -167,7 +167,7 @@ pub(super) const MEMBERS: &[Scene] = &[
                 "braid grow home --raid-devices",
                 "braid stop home
                 braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
-                braid assemble home dev/sd[abcd]",
+                braid assemble home dev/sd[abcd]; braid limit home --pause",
             ),
             (
                 "braid grow home --level 6",

@@ -79,6 +79,13 @@ fn printed(lab: &Lab) -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     lab.ok("assemble wide --export nbd:unix:wide.nbd", &wide);
     add("grow", lab.ok("grow wide --size max --json", &[]));
 
+    let long = lab.members("l", 4, 20);
+    lab.ok("create long -l 5 -n 3 --chunk 64K --assume-clean", &long[..3]);
+    lab.ok("assemble long", &long[..3]);
+    lab.ok("limit long --pause", &[]);
+    lab.ok("grow long --raid-devices 4 --add l3", &[]);
+    add("status, detail, check, repair", lab.ok("status long --json", &[]));
+
     add("cat --list", lab.ok("cat home --list --json", &[]));
 
     let journaled = lab.members("j", 4, 20);

@@ -1,4 +1,4 @@
-use braid_array::events::SyncAction::{self, Check, Recovery, Resync};
+use braid_array::events::SyncAction::{self, Check, Recovery, Reshape, Resync};
 use braid_array::status::MemberState::{self, Faulty, InSync, Journal, Rebuilding, Spare};
 
 use super::*;
@@ -9,7 +9,8 @@ fn array(members: &[(&str, MemberState)]) -> Seen {
 }
 
 fn working(action: SyncAction, mark: u64) -> Seen {
-    Seen { sync: Some(Sync { action, mark }), ..array(&[]) }
+    let reshapes = action == Reshape;
+    Seen { sync: Some(Sync { action, mark }), reshapes, ..array(&[]) }
 }
 
 fn named(name: &str) -> Seen {
@@ -133,7 +134,8 @@ fn nodes_that_are_lost() {
 fn background_work_that_goes_on() {
     let idle = array(&[]);
     let found = |sectors, array: Seen| Seen { mismatch_sectors: sectors, ..array };
-    let cases: [(Seen, Seen, &[&str]); 15] = [
+    let waits = Seen { reshapes: true, ..idle.clone() };
+    let cases: [(Seen, Seen, &[&str]); 21] = [
         (idle.clone(), idle.clone(), &[]),
         (idle.clone(), working(Resync, 0), &["RebuildStarted"]),
         (idle.clone(), working(Resync, 60), &["RebuildStarted"]),
@@ -143,6 +145,12 @@ fn background_work_that_goes_on() {
         (working(Resync, 80), idle.clone(), &["RebuildFinished"]),
         (working(Resync, 80), working(Resync, 0), &["RebuildFinished", "RebuildStarted"]),
         (working(Resync, 20), working(Recovery, 20), &["RebuildFinished", "RebuildStarted"]),
+        (idle.clone(), working(Reshape, 0), &["ReshapeStarted"]),
+        (working(Reshape, 20), working(Reshape, 40), &["Reshape40"]),
+        (working(Reshape, 80), idle.clone(), &["ReshapeFinished"]),
+        (working(Reshape, 80), waits.clone(), &[]),
+        (waits.clone(), idle.clone(), &["ReshapeFinished"]),
+        (waits, working(Reshape, 80), &["ReshapeStarted"]),
         (working(Check, 0), found(8, working(Check, 0)), &[]),
         (working(Check, 0), found(8, idle.clone()), &["RebuildFinished", "MismatchFound"]),
         (working(Check, 0), idle.clone(), &["RebuildFinished"]),

@@ -117,7 +117,7 @@ impl Screen<'_> {
             Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
         frame.render_widget(Paragraph::new(lines).block(section(title, "")), users);
         let sync = &array.array.sync;
-        match work::in_words(sync) {
+        match work::in_words(&array.array) {
             None => {
                 let last = last_scrub::words(array);
                 let last = last.map(|(what, said)| format!("last {what} {said}"));

@@ -122,7 +122,9 @@ function drawSync(view, { sync }) {
   const percent = sync.total_bytes ? Math.floor((sync.done_bytes * 100) / sync.total_bytes) : 0;
   const left = sync.finish_s === null ? '' : `, ${span(sync.finish_s)} left`;
   const paused = sync.paused ? ', paused' : '';
-  view.find('.sync p').textContent = `${sync.action}: ${percent} %, ${size(sync.bytes_per_s)}/s per member${left}${paused}`;
+  const shape = (of) => `${of.level} of ${of.raid_devices}`;
+  const shapes = sync.from ? ` (old: ${shape(sync.from)}, new: ${shape(sync.to)})` : '';
+  view.find('.sync p').textContent = `${sync.action}: ${percent} %${shapes}, ${size(sync.bytes_per_s)}/s per member${left}${paused}`;
 }
 
 // 28 Nov 01:09: 48 sectors differ; next: braid repair NAME
