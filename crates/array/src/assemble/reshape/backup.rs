@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use super::Halfway;
 use super::front::ReadMember;
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use crate::assemble::Candidate;
 use crate::assemble::judge::same_array;
 use crate::format::DevRole;

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::Halfway;
 use super::front::{Maps, PART_SECTORS, ReadMember};
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use crate::assemble::Standing;
 use crate::geometry::{Geometry, Strip};
 use crate::{Role, SECTOR_BYTES};

@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use super::super::{Config, Standing};
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use super::{Halfway, Numbers};
 use crate::geometry::Strip;
 use crate::refusal::{Invocation, Next};

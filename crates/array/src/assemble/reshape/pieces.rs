@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::described::{Described, DescribedMember};
 use super::super::{ArrayPiece, Config, Pieces};
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use super::{Backup, Halfway};
 use crate::Refusal;
 use crate::format::Superblock;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::code::{BLOCK_SECTORS, block};
 use super::front::{Maps, PART_SECTORS, ReadMember};
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use super::{Backup, Halfway};
 use crate::{Refusal, SECTOR_BYTES};
 

@@ -2,7 +2,7 @@ mod backups;
 mod code;
 
 use self::backups::header;
-use super::maps::Side;
+use crate::format::reshaped::Side;
 use super::*;
 use crate::SECTOR_BYTES;
 use crate::assemble::{Pieces, Standing, decide};
