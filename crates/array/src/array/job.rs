@@ -128,9 +128,7 @@ impl JobKind {
     pub(super) fn strips_needed(&self, map: &ArrayMap, log: LogKind) -> usize {
         match self {
             Self::Write(UnitWrite { way: Way::Back(_), .. }) => 0,
-            Self::Write(_) if log == LogKind::Journal => {
-                recorded_strips(map.roles())
-            }
+            Self::Write(_) if log == LogKind::Journal => recorded_strips(map.roles()),
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
             Self::Read { .. } if !map.has_parity() => 0,
             Self::Read { .. } => {

@@ -62,8 +62,7 @@ pub(super) fn decide(
     let (wide, other) = if grows { (Side::New, Side::Old) } else { (Side::Old, Side::New) };
     let mut assembly = by(wide, options);
     let needs_other = !grows || numbers.position < numbers.size_sectors();
-    if needs_other
-        && let Err(why) = config(by(other, Options { read_only: true, ..options }).start)
+    if needs_other && let Err(why) = config(by(other, Options { read_only: true, ..options }).start)
     {
         let name = if grows { "from" } else { "to" };
         let reason = format!("by the map that data move {name}: {}", why.reason);

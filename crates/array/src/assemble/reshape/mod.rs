@@ -147,17 +147,14 @@ fn checked(
 }
 
 /// The candidates, where one that missed that the reshape was turned round has heard of it.
-fn all_turned(
-    numbers: &Numbers,
-    candidates: &[Candidate],
-    newest: &Superblock,
-) -> Vec<Candidate> {
+fn all_turned(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> Vec<Candidate> {
     let mut all = candidates.to_vec();
     let superblocks = all.iter_mut().filter_map(|candidate| candidate.superblock.as_mut().ok());
     for superblock in superblocks.filter(|superblock| same_array(superblock, newest)) {
         let mut turned = superblock.clone();
         turn(&mut turned);
-        if is_halfway(superblock) && !numbers.is_that_of(superblock) && numbers.is_that_of(&turned) {
+        if is_halfway(superblock) && !numbers.is_that_of(superblock) && numbers.is_that_of(&turned)
+        {
             *superblock = turned;
         }
     }
