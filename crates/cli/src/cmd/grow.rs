@@ -88,6 +88,10 @@ fn change(args: &GrowArgs, now: i32) -> Result<Grow, Failure> {
             let next = "name the level with --level, or another layout";
             return Err(wrong(Refusal::new("a layout is preserved beside another level", next)));
         }
+        if args.raid_devices.is_some() || !args.add.is_empty() {
+            let next = "change the layout when the disks are in";
+            return Err(wrong(Refusal::new("a layout changes by itself", next)));
+        }
         let level = Level::from_md(now).unwrap_or(Level::Raid5);
         let layout = Layout::parse(level, layout).map_err(|why| wrong(why.into()))?;
         return Ok(Grow::Layout(layout.encode()));
