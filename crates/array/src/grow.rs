@@ -12,6 +12,7 @@ mod takeover;
 use crate::Role;
 use crate::events::SyncAction;
 use crate::format::Superblock;
+use crate::format::reshaped::{Side, all_roles, of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
@@ -33,6 +34,12 @@ pub enum Grow {
         /// The layout may be one that the default of the new level is not.
         keep_layout: bool,
     },
+    /// Another layout, by md's number.
+    Layout(u32),
+    /// Chunks of so many sectors.
+    Chunk(u32),
+    /// Back to the shape that data are being moved from.
+    Undo,
 }
 
 /// The shape that an array is to have.
@@ -52,8 +59,9 @@ pub struct NewShape {
     pub roles: Vec<Option<Role>>,
     /// Sectors of data on the holder of each role, where the level uses all that each has.
     pub own_sectors: Vec<u64>,
-    /// Data move, to rows that begin so many sectors before the old ones; 0: all stay.
-    pub shift_sectors: u64,
+    /// Data move, to rows that begin so many sectors behind the old ones: from the end of the
+    /// array on, or from its begin on where it is less than none. 0: all stay.
+    pub offset_sectors: i64,
 }
 
 impl NewShape {
@@ -67,7 +75,7 @@ impl NewShape {
             size_sectors: superblock.size_sectors,
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
             own_sectors: Vec::new(),
-            shift_sectors: 0,
+            offset_sectors: 0,
         }
     }
 
@@ -103,7 +111,7 @@ impl NewShape {
     /// Returns whether data move.
     #[must_use]
     pub const fn moves(&self) -> bool {
-        self.shift_sectors > 0
+        self.offset_sectors != 0
     }
 
     /// Returns how many roles nobody has at first.
@@ -120,13 +128,21 @@ impl NewShape {
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let now = shape_now(status)?;
     let level = now.level;
-    check_idle(status)?;
+    check_serves(status)?;
+    if grow != Grow::Undo {
+        check_idle(status)?;
+    }
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
         Grow::RaidDisks(count) => more_members(status, now, count),
         Grow::Level { level, keep_layout } => takeover::plan(status, now, level, keep_layout),
+        Grow::Layout(number) => reshape::layout(status, now, number),
+        Grow::Chunk(sectors) => reshape::chunk(status, now, sectors),
+        Grow::Undo => undo(status),
     }?;
-    check_spares(status, level, &new)?;
+    if grow != Grow::Undo {
+        check_spares(status, level, &new)?;
+    }
     new.geometry()?;
     Ok(new)
 }
@@ -160,17 +176,22 @@ fn layout_number(status: &Status, level: Level) -> u32 {
     if unset { 0 } else { status.superblock.layout }
 }
 
-/// Checks that nothing else is going on.
-///
-/// # Errors
-/// The reason why the array cannot change now.
-pub fn check_idle(status: &Status) -> Result<(), Refusal> {
+/// Checks that the array takes changes at all.
+fn check_serves(status: &Status) -> Result<(), Refusal> {
     if status.state == ArrayState::Failed {
         return refuse("the array has failed", "bring its members back, and assemble it again");
     }
     if status.state == ArrayState::ReadOnly {
         return refuse("the array is read-only", "assemble it without --readonly");
     }
+    Ok(())
+}
+
+/// Checks that nothing else is going on in an array that takes changes.
+///
+/// # Errors
+/// The reason why the array cannot change now.
+pub fn check_idle(status: &Status) -> Result<(), Refusal> {
     if status.superblock.has(feature::RESHAPE_ACTIVE) {
         let next = Next::by("wait for it", Invocation::Watch { array: None });
         return refuse("a reshape is under way", next);
@@ -200,6 +221,19 @@ pub fn check_idle(status: &Status) -> Result<(), Refusal> {
         return refuse(format!("{} is faulty", faulty.device), next);
     }
     Ok(())
+}
+
+/// The shape that data are being moved from.
+fn undo(status: &Status) -> Result<NewShape, Refusal> {
+    let superblock = &status.superblock;
+    if !superblock.has(feature::RESHAPE_ACTIVE) {
+        return refuse("no reshape is under way", "there is nothing to undo");
+    }
+    let old = of_side(superblock, Side::Old);
+    let shape = old.as_ref().and_then(NewShape::of_superblock);
+    let shape = shape.ok_or_else(|| Refusal::plain("the shape of before is none"))?;
+    let roles = Role::all(all_roles(superblock) as u16).map(Some).collect();
+    Ok(NewShape { roles, offset_sectors: -i64::from(superblock.reshape.new_offset), ..shape })
 }
 
 /// Checks that each role has a member that holds all of it.
@@ -241,7 +275,7 @@ fn more_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, 
     }
     match now.level {
         Level::Raid1 => copies(status, now, count),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::plan(status, now, count),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::members(status, now, count),
         Level::Linear => linear::plan(status, now, count),
         _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),

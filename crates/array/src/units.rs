@@ -9,6 +9,11 @@ pub const SECTOR_BYTES: u64 = 512;
 /// stripe of a usual array stays in a core's second-level cache.
 pub const UNIT_SECTORS: u32 = 128;
 
+/// The greatest common divisor.
+pub(crate) const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// Nanoseconds since the executor started. Time is an argument, never asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);

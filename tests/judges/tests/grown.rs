@@ -8,12 +8,13 @@ use crate::support::{self, Run, read, skip};
 use braid_judges::Content;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MEMBER_BYTES: u64 = 10 << 20;
 
 /// name | level, members and options of create | roles whose members leave before, and options of
 /// grow | devices that are added | what `mdadm --detail` says of it then: level, layout, members.
-/// md does the recovery of `midway`.
+/// md does the recovery of `midway`, and the rest of those by halves.
 const BY_BRAID: &str = "\
 size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
 size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
@@ -21,6 +22,12 @@ size-6  | 6 4 --size 6M                 | --size 8M                   | 0 | raid
 size-10 | 10 4 --size 6M -b internal    | --size max                  | 0 | raid10 near=2 4
 more-5  | 5 3 -b internal               | --raid-devices 5            | 2 | raid5 left-symmetric 5
 more-6  | 6 4                           | --raid-devices 5            | 1 | raid6 left-symmetric 5
+chunk-5 | 5 3                           | --chunk 16K                 | 0 | raid5 left-symmetric 3
+lay-6   | 6 4 -b internal               | --layout left-symmetric-6   | 0 | raid6 left-symmetric-6 4
+half-5  | 5 3 -b internal               | --chunk 128K                | 0 | raid5 left-symmetric 3
+half-6  | 6 4                           | --layout right-symmetric    | 0 | raid6 right-symmetric 4
+half-u  | 5 3                           | --raid-devices 4            | 1 | raid5 left-symmetric 3
+half-ub | 6 4 -b internal               | --chunk 32K                 | 0 | raid6 left-symmetric 4
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
@@ -114,6 +121,12 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
         return (left, shape.to_owned());
     }
+    if name.starts_with("half") {
+        by_halves(&served, &mut grow, name.starts_with("half-u"));
+        served.stop();
+        let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
+        return (left, shape.to_owned());
+    }
     Run::of(grow.arg("--wait")).expect_success("grow");
     assert!(!served.is("degraded"), "{name}: {}", served.status());
     if !shape.starts_with("raid0") && !shape.starts_with("linear") {
@@ -130,6 +143,20 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     served.expect(&content, "grown");
     served.stop();
     (Left { name: name.to_owned(), members: all, content, size_bytes }, shape.to_owned())
+}
+
+/// Data begin to move, and with `turns` begin to move back.
+fn by_halves(served: &Served, grow: &mut Command, turns: bool) {
+    Run::of(served.braid("limit").args(["--max", "2M"])).expect_success("limit");
+    Run::of(grow).expect_success("grow");
+    let done = || served.status()["sync"]["done_bytes"].as_u64().unwrap_or(u64::MAX);
+    support::until("a part has moved", || done() > 2 << 20);
+    if turns {
+        Run::of(served.braid("grow").arg("--undo")).expect_success("grow --undo");
+        let before = done();
+        support::until("a part has moved back", || done() > before);
+    }
+    assert_eq!(served.status()["sync"]["action"], "reshape");
 }
 
 /// `raid5 left-symmetric 3 16384`: level, layout, members and KiB, as `mdadm --detail` says.

@@ -193,7 +193,8 @@ fn reads_arrays_in_the_middle_of_a_reshape() {
 }
 
 /// Those that Braid goes on with: from fewer to more members.
-const GO_ON: [&str; 6] = ["grow-early", "grow", "grow-bitmap", "grow-cut", "grow-6", "grow-two"];
+const GO_ON: [&str; 7] =
+    ["grow-early", "grow", "grow-bitmap", "grow-cut", "grow-6", "grow-two", "shrink"];
 
 /// md has begun, and stopped or lost its power; Braid ends it, with all members and without the
 /// last one, which was added.

@@ -130,8 +130,11 @@ impl Array {
 pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
     let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
     // What was asked of the array waits for a time only to be gathered with more, and for room on
-    // members; and for memory that members have which hang.
-    let timed = !array.put_offs.0.is_empty() || array.jobs.hold_deadline().is_some();
+    // members, and for a reshape, which goes on at a time; and for memory that members have which
+    // hang.
+    let timed = !array.put_offs.0.is_empty()
+        || array.jobs.hold_deadline().is_some()
+        || !array.requests.windowed().is_empty();
     let answered_later = answered || array.lane.pool.has_lent();
     if array.requests.in_flight() > 0 && !answered_later && !timed {
         return Err("requests wait, and nothing is in flight".to_owned());

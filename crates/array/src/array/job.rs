@@ -128,21 +128,19 @@ impl JobKind {
     pub(super) fn strips_needed(&self, map: &ArrayMap, log: LogKind) -> usize {
         match self {
             Self::Write(UnitWrite { way: Way::Back(_), .. }) => 0,
-            Self::Write(_) if log == LogKind::Journal => {
-                recorded_strips(map.geometry.raid_disks() as usize)
-            }
+            Self::Write(_) if log == LogKind::Journal => recorded_strips(map.roles()),
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
             Self::Read { .. } if !map.has_parity() => 0,
             Self::Read { .. } => {
                 let parts = UNIT_BYTES / self.part_bytes();
-                (map.geometry.raid_disks() as usize).div_ceil(parts as usize)
+                (map.roles()).div_ceil(parts as usize)
             }
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
-            Self::Verify { .. } => map.geometry.raid_disks() as usize + 1,
-            Self::Move { .. } => MOVE_STRIPS * map.geometry.raid_disks() as usize,
+            Self::Verify { .. } => map.roles() + 1,
+            Self::Move { .. } => MOVE_STRIPS * map.roles(),
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
-            _ => map.geometry.raid_disks() as usize,
+            _ => map.roles(),
         }
     }
 }

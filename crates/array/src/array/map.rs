@@ -2,11 +2,14 @@
 //! map to another, both, and where they meet:
 //!
 //! ```text
-//!    0 ── new map ──► front ── old map; writes wait ──► window ── old map ──► end
+//! forwards   0 ── new map ──► front ── old map; writes wait ──► window ── old map ──► end
+//! backwards  0 ── old map ──► window ── old map; writes wait ──► front ── new map ──► end
 //! ```
 //! Rows of members that lie before the front's are of the new map, all others of the old one: a
-//! stripe of the old map that is still needed lies behind them, for it has less data.
+//! stripe of the old map that is still needed lies behind them, for it has no more data. Backwards
+//! it is the other way round.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::space;
@@ -29,7 +32,8 @@ pub(super) struct ArrayMap {
 struct OldMap {
     geometry: Geometry,
     codes: Codes,
-    /// Array sector before which everything lies by the new map.
+    backwards: bool,
+    /// Array sector up to which everything lies by the new map; backwards, from which on.
     front: u64,
     /// The same as a row of members.
     front_row: u64,
@@ -37,21 +41,28 @@ struct OldMap {
     window_end: u64,
 }
 
+impl OldMap {
+    const fn has_row(&self, row: u64) -> bool {
+        (row < self.front_row) == self.backwards
+    }
+}
+
 impl ArrayMap {
     pub(super) fn new(geometry: Geometry) -> Self {
         Self { codes: Codes::new(&geometry), geometry, old: None }
     }
 
-    /// Data are to move from one map to another, of the same level and chunk.
-    pub(super) fn between(old: Geometry, new: Geometry) -> Self {
+    /// Data are to move from one map to another, of the same level.
+    pub(super) fn between(old: Geometry, new: Geometry, backwards: bool) -> Self {
         let mut map = Self::new(new);
         let codes = map.codes.beside(&old);
-        let old = OldMap { codes, geometry: old, front: 0, front_row: 0, window_end: 0 };
+        let geometry = old;
+        let old = OldMap { geometry, codes, backwards, front: 0, front_row: 0, window_end: 0 };
         map.old = Some(Box::new(old));
         map
     }
 
-    /// Data before this array sector have moved.
+    /// Data up to this array sector have moved, or from it on.
     pub(super) fn set_front(&mut self, sector: u64) {
         let row = sector / u64::from(self.geometry.data_disks());
         self.set_window(row, row);
@@ -65,9 +76,12 @@ impl ArrayMap {
             old.front_row = front_row;
             // A strip that is lost is computed from its whole stripe, which must not change.
             let stripe = u64::from(old.geometry.data_disks() * old.geometry.chunk_sectors());
-            let is_open = end_row > front_row;
             let end = end_row * data_disks;
-            old.window_end = if is_open { end.next_multiple_of(stripe) } else { end };
+            old.window_end = match end_row.cmp(&front_row) {
+                Ordering::Less => end / stripe * stripe,
+                Ordering::Equal => end,
+                Ordering::Greater => end.next_multiple_of(stripe),
+            };
         }
     }
 
@@ -76,15 +90,22 @@ impl ArrayMap {
         self.old.as_ref().map(|old| &old.geometry)
     }
 
-    /// Size of the array: while data move, that of before.
+    /// Size of the array: while data move, what both maps have.
     pub(super) fn array_sectors(&self) -> u64 {
-        self.old().unwrap_or(&self.geometry).array_sectors()
+        let new = self.geometry.array_sectors();
+        self.old().map_or(new, |old| old.array_sectors().min(new))
+    }
+
+    /// Roles of the larger map.
+    pub(super) fn roles(&self) -> usize {
+        let new = self.geometry.raid_disks();
+        self.old().map_or(new, |old| old.raid_disks().max(new)) as usize
     }
 
     /// The map by which an array sector lies.
     pub(super) fn at(&self, sector: u64) -> &Geometry {
         match &self.old {
-            Some(old) if sector >= old.front => &old.geometry,
+            Some(old) if (sector < old.front) == old.backwards => &old.geometry,
             _ => &self.geometry,
         }
     }
@@ -92,7 +113,7 @@ impl ArrayMap {
     /// The map of a row of the members.
     pub(super) fn at_row(&self, row: u64) -> &Geometry {
         match &self.old {
-            Some(old) if row >= old.front_row => &old.geometry,
+            Some(old) if old.has_row(row) => &old.geometry,
             _ => &self.geometry,
         }
     }
@@ -100,7 +121,7 @@ impl ArrayMap {
     /// The code of the stripe that a row is in.
     pub(super) fn code_at(&self, row: u64) -> Arc<KnownCode> {
         let (geometry, codes) = match &self.old {
-            Some(old) if row >= old.front_row => (&old.geometry, &old.codes),
+            Some(old) if old.has_row(row) => (&old.geometry, &old.codes),
             _ => (&self.geometry, &self.codes),
         };
         codes.of_stripe(geometry, row / u64::from(geometry.chunk_sectors()))
@@ -113,7 +134,10 @@ impl ArrayMap {
 
     /// Returns whether what lies there is being moved: writes wait.
     pub(super) fn is_moving(&self, sector: u64) -> bool {
-        self.old.as_ref().is_some_and(|old| (old.front..old.window_end).contains(&sector))
+        self.old.as_ref().is_some_and(|old| {
+            let (start, end) = (old.front.min(old.window_end), old.front.max(old.window_end));
+            (start..end).contains(&sector)
+        })
     }
 
     /// Returns how many sectors from here on are on the same side of front and window.
@@ -136,9 +160,10 @@ impl ArrayMap {
         matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
     }
 
-    /// Height of a unit: it divides the chunk.
+    /// Height of a unit: it divides the chunk, in both maps.
     pub(super) fn unit_sectors(&self) -> u64 {
-        space::unit_sectors(&self.geometry)
+        let new = space::unit_sectors(&self.geometry);
+        self.old().map_or(new, |old| space::unit_sectors(old).min(new))
     }
 
     /// Sectors of data in the unit that begins with a row.
@@ -175,7 +200,7 @@ impl ArrayMap {
 
     /// First array sector of a data strip of a unit.
     pub(super) fn strip_sector(&self, unit: Unit, index: u64) -> u64 {
-        self.array_sector(unit) + index * u64::from(self.geometry.chunk_sectors())
+        self.array_sector(unit) + index * u64::from(self.at_row(unit.start).chunk_sectors())
     }
 }
 

@@ -50,7 +50,7 @@ use crate::action::Event;
 use crate::assemble::{
     Config, MemberConfig, Standing, StartLog, geometry_of as geometry_of_one, shape_of,
 };
-use crate::format::Superblock;
+use crate::format::reshaped::{Side, all_roles, is_backwards, of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Strip};
 use crate::keeper::{Keeper, MetaWrite, Rules};
@@ -112,7 +112,7 @@ impl Array {
     /// Returns the amount of scratch an array of this shape works well with.
     #[must_use]
     pub fn scratch_bytes(config: &Config) -> u64 {
-        let strips = config.superblock.raid_disks as usize + 2;
+        let strips = all_roles(&config.superblock) as usize + 2;
         let wanted = (strips * 32).min((64 << 20) / UNIT_BYTES as usize);
         Pool::bytes(wanted.max(strips * 2).max(least_strips(config)), PAGES) + buffer_bytes(config)
     }
@@ -131,8 +131,9 @@ impl Array {
     pub fn new(now: Instant, config: Config, scratch: Scratch) -> Result<Self, String> {
         let geometry = geometry_of(&config)?;
         let old = old_geometry_of(&config)?;
+        let backwards = is_backwards(&config.superblock);
         let space = match &old {
-            Some(old) => Space::between(old.clone(), geometry.clone()),
+            Some(old) => Space::between(old.clone(), geometry.clone(), backwards),
             None => Space::new(geometry.clone()),
         };
         let space = space.map_err(|error| error.to_string())?;
@@ -151,7 +152,7 @@ impl Array {
         let keeper = Keeper::new(now, config, Box::new(space), Rules::local())?;
         let map = match old {
             Some(old) => {
-                let mut map = ArrayMap::between(old, geometry);
+                let mut map = ArrayMap::between(old, geometry, backwards);
                 map.set_front(config_position);
                 map
             }
@@ -249,7 +250,7 @@ const fn takes_requests(array: &Array) -> bool {
 
 /// Strips that the largest job takes.
 fn least_strips(config: &Config) -> usize {
-    let roles = config.superblock.raid_disks as usize;
+    let roles = all_roles(&config.superblock) as usize;
     match config.log {
         // As many are kept to destage, so that what waits for that does not hold it up.
         StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
@@ -264,7 +265,8 @@ fn least_strips(config: &Config) -> usize {
 pub fn place_of(config: &Config, sector: u64) -> Option<(&str, u64)> {
     let reshape = config.superblock.reshape;
     let old = old_geometry_of(config).ok()?;
-    let has_moved = old.is_some() && sector < reshape.position;
+    let is_before = sector < reshape.position;
+    let has_moved = old.is_some() && is_before != is_backwards(&config.superblock);
     let geometry = match old {
         Some(old) if !has_moved => old,
         _ => geometry_of(config).ok()?,
@@ -280,8 +282,9 @@ pub fn place_of(config: &Config, sector: u64) -> Option<(&str, u64)> {
 /// Returns the size of an array in sectors; `None` where the configuration makes none.
 #[must_use]
 pub fn array_size(config: &Config) -> Option<u64> {
-    let now = old_geometry_of(config).ok()?.or_else(|| geometry_of(config).ok())?;
-    Some(now.array_sectors())
+    let new = geometry_of(config).ok()?.array_sectors();
+    let old = old_geometry_of(config).ok()?;
+    Some(old.map_or(new, |old| old.array_sectors().min(new)))
 }
 
 /// The shape that data move from, while they do.
@@ -290,16 +293,17 @@ fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return Ok(None);
     }
-    let added = superblock.reshape.delta_disks;
-    let raid_disks = superblock.raid_disks.checked_add_signed(-added);
-    let raid_disks = raid_disks.ok_or("more new members than there are")?;
     let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
     let level = level.ok_or("a reshape of a level without parity")?;
-    geometry_of_one(level, &Superblock { raid_disks, ..superblock.clone() }).map(Some)
+    let old = of_side(superblock, Side::Old).ok_or("more new members than there are")?;
+    geometry_of_one(level, &old).map(Some)
 }
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
-    let superblock = &config.superblock;
+    let told = &config.superblock;
+    let moves = told.has(feature::RESHAPE_ACTIVE);
+    let new = if moves { of_side(told, Side::New) } else { None };
+    let superblock = new.as_ref().unwrap_or(told);
     let level = Level::from_md(superblock.level)
         .ok_or_else(|| format!("level {} is not one of md's", superblock.level))?;
     // The field counts for raid0 only where the feature bit says so.
@@ -314,7 +318,7 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
             config.block_bytes
         ));
     }
-    let mut data_sectors = vec![0; superblock.raid_disks as usize];
+    let mut data_sectors = vec![0; all_roles(told) as usize];
     for member in &config.members {
         if let Standing::InSync { role } | Standing::Rebuilding { role, .. } = member.standing {
             let slot = data_sectors.get_mut(role.index()).ok_or("a role beyond the array")?;

@@ -394,8 +394,9 @@ impl Requests {
     ) -> u64 {
         let RequestRest { request: index, sector, left } = piece;
         if lane.map.has_parity() {
-            let chunk = u64::from(lane.map.geometry.chunk_sectors());
-            let stripe = chunk * u64::from(lane.map.at(sector).data_disks());
+            let geometry = lane.map.at(sector);
+            let chunk = u64::from(geometry.chunk_sectors());
+            let stripe = chunk * u64::from(geometry.data_disks());
             let at_once = match lane.log {
                 LogKind::None => MAX_ZERO_SECTORS / stripe,
                 // The parity of each stripe has another log.

@@ -42,8 +42,9 @@ impl Reshaping {
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
-            let strips = MOVE_STRIPS * shape.raid_disks as usize;
-            (Space::between(lane.map.geometry.clone(), geometry), strips)
+            let strips = MOVE_STRIPS * lane.map.roles().max(shape.raid_disks as usize);
+            let backwards = shape.offset_sectors > 0;
+            (Space::between(lane.map.geometry.clone(), geometry, backwards), strips)
         } else {
             (Space::new(geometry), shape.raid_disks as usize + 1)
         };
@@ -64,7 +65,8 @@ impl Reshaping {
         jobs.forget_answers();
         let Ok(geometry) = shape.geometry() else { return };
         lane.map = if shape.moves() {
-            ArrayMap::between(lane.map.geometry.clone(), geometry)
+            let backwards = shape.offset_sectors > 0;
+            ArrayMap::between(lane.map.geometry.clone(), geometry, backwards)
         } else {
             ArrayMap::new(geometry)
         };
@@ -83,7 +85,7 @@ impl Reshaping {
         lane.map.set_window(front_row, end_row);
         lane.ios.elders.turn();
         jobs.elders.turn();
-        self.opens = end_row > front_row;
+        self.opens = end_row != front_row;
         requests.window_moved(lane, jobs);
     }
 

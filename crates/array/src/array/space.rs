@@ -19,8 +19,9 @@ pub(super) struct Space {
 struct OldSpace {
     geometry: Geometry,
     losses: Losses,
-    /// Rows that lie by the new shape.
-    moved_rows: u64,
+    /// Rows before this one lie by the new shape; backwards, those from it on.
+    front: u64,
+    backwards: bool,
 }
 
 impl Space {
@@ -30,14 +31,22 @@ impl Space {
     }
 
     /// Data are to move from one shape to another.
-    pub(super) fn between(old: Geometry, new: Geometry) -> Result<Self, GeometryError> {
-        let old = OldSpace { losses: losses_of(&old)?, geometry: old, moved_rows: 0 };
+    pub(super) fn between(
+        old: Geometry,
+        new: Geometry,
+        backwards: bool,
+    ) -> Result<Self, GeometryError> {
+        let old = OldSpace { losses: losses_of(&old)?, geometry: old, front: 0, backwards };
         Ok(Self { old: Some(old), ..Self::new(new)? })
+    }
+
+    fn geometries(&self) -> impl Iterator<Item = &Geometry> {
+        self.old.iter().map(|old| &old.geometry).chain([&self.geometry])
     }
 
     fn at_row(&self, row: u64) -> &Geometry {
         match &self.old {
-            Some(old) if row >= old.moved_rows => &old.geometry,
+            Some(old) if (row < old.front) == old.backwards => &old.geometry,
             _ => &self.geometry,
         }
     }
@@ -53,7 +62,7 @@ impl SyncSpace for Space {
     }
 
     fn roles(&self) -> u16 {
-        self.geometry.raid_disks() as u16
+        self.geometries().map(Geometry::raid_disks).max().unwrap_or(0) as u16
     }
 
     fn redundancy(&self) -> Redundancy {
@@ -67,7 +76,7 @@ impl SyncSpace for Space {
     }
 
     fn array_sectors(&self) -> u64 {
-        self.old.as_ref().map_or(&self.geometry, |old| &old.geometry).array_sectors()
+        self.geometries().map(Geometry::array_sectors).min().unwrap_or(0)
     }
 
     fn member_sectors(&self) -> u64 {
@@ -79,16 +88,16 @@ impl SyncSpace for Space {
     }
 
     fn unit_sectors(&self) -> u64 {
-        unit_sectors(&self.geometry)
+        self.geometries().map(unit_sectors).min().unwrap_or(0)
     }
 
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool {
         self.losses.survives(lost) && self.old.as_ref().is_none_or(|old| old.losses.survives(lost))
     }
 
-    fn set_moved_rows(&mut self, rows: u64) {
+    fn set_front(&mut self, row: u64) {
         if let Some(old) = &mut self.old {
-            old.moved_rows = rows;
+            old.front = row;
         }
     }
 

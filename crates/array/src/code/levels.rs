@@ -3,6 +3,7 @@
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level, ParityLayout};
 use crate::refusal::{Advised, Next};
+use crate::units::gcd;
 
 use super::stripe::{BlockKind, Cell, Equation, StripeCode, Term};
 
@@ -71,10 +72,6 @@ pub fn stripe_code(
         }
         (Level::Raid10, _) => Err(GeometryError::Layout { level }.into()),
     }
-}
-
-const fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// After so many stripes the code repeats.

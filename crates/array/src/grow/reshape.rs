@@ -1,40 +1,122 @@
-//! More members of a level with parity: all data move, towards the begin of the members.
+//! Another shape of a level with parity in which all data lie elsewhere: they are moved towards the
+//! begin of the members, or towards their end.
 
 use super::{NewShape, check_whole, refuse};
 use crate::format::superblock::MAX_DEV;
+use crate::level::{Layout, Level};
+use crate::outline::bytes;
 use crate::refusal::Refusal;
-use crate::status::{MemberState, Status};
+use crate::status::{MemberState, MemberStatus, Status};
 
 /// The most that rows move by: superblocks are written the less often at the begin, and room is
 /// left for the next time.
 const MOST_SHIFT: u64 = 32_768;
 
-pub(super) fn plan(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+const COPY: &str = "make a new array and copy the data";
+
+/// More members.
+pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     check_whole(status)?;
     if count < now.raid_disks {
-        return refuse(
-            format!("{} members cannot become {count} yet", now.raid_disks),
-            "make a new array and copy the data",
-        );
+        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
     }
     if count > MAX_DEV {
         return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
     }
-    let chunk = u64::from(now.chunk_sectors);
-    let room = status.members.iter().filter(|member| member.state != MemberState::Faulty);
-    let least = room.min_by_key(|member| member.head_sectors);
-    let (head, device) = least.map_or((0, ""), |member| (member.head_sectors, &*member.device));
-    // A half is left for the next time, where that is enough.
-    let shift = (head / 2).clamp(chunk, MOST_SHIFT.max(chunk)) / chunk * chunk;
-    if shift > head {
+    let unit = u64::from(now.chunk_sectors);
+    let shift = shift(head_room(status), unit)?;
+    Ok(NewShape { raid_disks: count, offset_sectors: -shift, ..now })
+}
+
+/// Another layout.
+pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewShape, Refusal> {
+    check_level(&now)?;
+    check_whole(status)?;
+    let layout = Layout::decode(now.level, number, now.raid_disks).map_err(Refusal::from)?;
+    if layout == now.layout {
+        return refuse(format!("its layout is {} already", name(layout)), "name another one");
+    }
+    let unit = u64::from(now.chunk_sectors);
+    let offset_sectors = either_way(status, &now, unit)?;
+    Ok(NewShape { layout, offset_sectors, ..now })
+}
+
+/// Chunks of another size.
+pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewShape, Refusal> {
+    check_level(&now)?;
+    check_whole(status)?;
+    if sectors == now.chunk_sectors {
+        let size = bytes(sectors.into());
+        return refuse(format!("its chunks are of {size} already"), "name another size");
+    }
+    let wanted = NewShape { chunk_sectors: sectors, ..now.clone() };
+    wanted.geometry()?;
+    if !now.size_sectors.is_multiple_of(sectors.into()) {
+        let (size, chunk) = (bytes(now.size_sectors), bytes(sectors.into()));
         return refuse(
-            format!(
-                "{device} has {} KiB before its data that are free, and {} KiB are needed to begin",
-                head / 2,
-                chunk / 2
-            ),
-            "make a new array and copy the data",
+            format!("{size} of each member are no whole number of chunks of {chunk}"),
+            "name a smaller one",
         );
     }
-    Ok(NewShape { raid_disks: count, shift_sectors: shift, ..now })
+    let unit = u64::from(now.chunk_sectors.max(sectors));
+    let offset_sectors = either_way(status, &now, unit)?;
+    Ok(NewShape { offset_sectors, ..wanted })
+}
+
+fn name(layout: Layout) -> String {
+    layout.name().unwrap_or_default()
+}
+
+fn check_level(now: &NewShape) -> Result<(), Refusal> {
+    match now.level {
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => Ok(()),
+        other => refuse(format!("the data of {other} cannot be laid out anew yet"), COPY),
+    }
+}
+
+/// Room of one member: its sectors, its device, and where it is.
+type Room<'a> = (u64, &'a str, &'static str);
+
+/// The least room before the data.
+fn head_room(status: &Status) -> Room<'_> {
+    least(status, |member| member.head_sectors, "before its data")
+}
+
+/// The least room behind what is used of them.
+fn tail_room<'a>(status: &'a Status, now: &NewShape) -> Room<'a> {
+    let used = now.size_sectors;
+    least(status, |member| member.data_sectors.saturating_sub(used), "behind its data")
+}
+
+fn least<'a>(
+    status: &'a Status,
+    room: impl Fn(&MemberStatus) -> u64,
+    place: &'static str,
+) -> Room<'a> {
+    let members = status.members.iter().filter(|member| member.state != MemberState::Faulty);
+    let least = members.min_by_key(|member| room(member));
+    least.map_or((0, "", place), |member| (room(member), &*member.device, place))
+}
+
+/// Returns the distance by which rows of units of so many sectors move, where both shapes have as
+/// much data in each row: forwards where there is room for that, otherwise backwards.
+fn either_way(status: &Status, now: &NewShape, unit: u64) -> Result<i64, Refusal> {
+    match shift(head_room(status), unit) {
+        Ok(by) => Ok(-by),
+        Err(why) => shift(tail_room(status, now), unit).or(Err(why)),
+    }
+}
+
+/// Returns how far rows move where there is so much room. A half is left for the next time, where
+/// that is enough.
+fn shift((room, device, place): Room<'_>, unit: u64) -> Result<i64, Refusal> {
+    let shift = (room / 2).clamp(unit, MOST_SHIFT.max(unit)) / unit * unit;
+    if shift > room {
+        let (have, needed) = (room / 2, unit / 2);
+        let reason = format!(
+            "{device} has {have} KiB {place} that are free, and {needed} KiB are needed to begin"
+        );
+        return refuse(reason, COPY);
+    }
+    Ok(shift as i64)
 }

@@ -1,7 +1,7 @@
 //! Administrators' commands.
 
 use super::admission::Admission;
-use super::members::{Member, State};
+use super::members::{Member, Moved, State};
 use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
@@ -215,7 +215,12 @@ impl Keeper {
         let member = Admission::new(&self.core).admit(&new)?;
         let moved = self.sync.moving.as_ref().map(Moving::moved);
         let bitmap = self.core.metadata.intent.as_ref().map(|intent| intent.bitmap.size_sectors());
-        if moved.is_some_and(|moved| member.head_room(bitmap.unwrap_or(0)) < moved.by) {
+        let is_too_small = |Moved { by, .. }: Moved| {
+            let behind = self.core.space.member_sectors().saturating_add_signed(by.max(0));
+            member.head_room(bitmap.unwrap_or(0)) < by.min(0).unsigned_abs()
+                || member.superblock.data_size < behind
+        };
+        if moved.is_some_and(is_too_small) {
             return refuse(
                 format!("{} is too small for data to move there now", member.device),
                 Next::by("add it when the reshape is over", Invocation::Watch { array: None }),

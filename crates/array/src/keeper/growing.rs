@@ -1,7 +1,10 @@
 //! The array gets another shape while it is served, in one update of its metadata:
 //!
 //! ```text
-//! Rest ── command ──► Quieting: requests are held, those in flight end; a checkpoint: clean
+//! Rest ── command ──► (Turning: a reshape comes to where it can be turned round)
+//!                        │
+//!                        ▼
+//!                     Quieting: requests are held, those in flight end; a checkpoint: clean
 //!                        │ quiet                                  │ a member failed, or time is up
 //!                        ▼                                        ▼
 //!                     Telling: bitmap, then superblocks        Rest: refused, nothing written
@@ -17,10 +20,12 @@
 
 use super::core::Core;
 use super::intent::Intent;
-use super::members::{Member, Moved, State};
+use super::members::{Member, State};
+use super::sync::{Moving, Sync};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
+use crate::format::reshaped::{Side, of_side, turn};
 use crate::format::superblock::{Reshape, feature};
 use crate::grow::NewShape;
 use crate::level::Level;
@@ -46,6 +51,7 @@ pub(super) struct ShapeChange {
 pub(super) enum Growing {
     #[default]
     Rest,
+    Turning(Box<ShapeChange>),
     Quieting(Box<ShapeChange>),
     /// Waits for this update.
     Telling(Box<(Option<CommandId>, NewShape, Outline)>, u64),
@@ -54,7 +60,16 @@ pub(super) enum Growing {
 impl Growing {
     /// Returns whether requests are to be held.
     pub(super) const fn holds_requests(&self) -> bool {
-        !matches!(self, Self::Rest)
+        !matches!(self, Self::Rest | Self::Turning(_))
+    }
+
+    pub(super) const fn rests(&self) -> bool {
+        matches!(self, Self::Rest)
+    }
+
+    /// Returns whether a reshape is to stop where it can be turned round.
+    pub(super) const fn is_about_to_turn(&self) -> bool {
+        matches!(self, Self::Turning(_) | Self::Quieting(_))
     }
 
     /// Returns the time at which requests have been held for long enough.
@@ -77,15 +92,43 @@ impl Growing {
         space: Box<dyn SyncSpace>,
     ) -> Result<(), Refusal> {
         intent_of(core, space.as_ref())?;
-        let until = core.now.plus_millis(QUIET_MS);
-        core.service.growing = true;
-        *self = Self::Quieting(Box::new(ShapeChange { id, shape, space, until }));
+        let change = Box::new(ShapeChange { id, shape, space, until: core.now });
+        if core.metadata.superblock.has(feature::RESHAPE_ACTIVE) {
+            *self = Self::Turning(change);
+        } else {
+            self.quiet(core, change);
+        }
         Ok(())
+    }
+
+    fn quiet(&mut self, core: &mut Core, mut change: Box<ShapeChange>) {
+        change.until = core.now.plus_millis(QUIET_MS);
+        core.service.growing = true;
+        *self = Self::Quieting(change);
+    }
+
+    /// A reshape that is to be turned round goes on to where it can be.
+    pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &Sync) {
+        let rests = sync.is_idle();
+        match &sync.moving {
+            _ if !matches!(self, Self::Turning(_)) => {}
+            None => self.give_up(core, Refusal::plain("the reshape has ended")),
+            Some(moving) if rests && moving.can_turn() => {
+                if let Self::Turning(change) = std::mem::take(self) {
+                    self.quiet(core, change);
+                }
+            }
+            Some(Moving { waits: Some(why), .. }) => {
+                let next = Next::by("see what it waits for", Invocation::Status { array: None });
+                self.give_up(core, Refusal::new(format!("the reshape waits: {why}"), next));
+            }
+            Some(_) => {}
+        }
     }
 
     /// Ends a change of which nothing is written yet.
     pub(super) fn give_up(&mut self, core: &mut Core, why: Refusal) {
-        if let Self::Quieting(change) = self {
+        if let Self::Quieting(change) | Self::Turning(change) = self {
             core.out.push(LaneCommand::Reply(change.id, Err(why)));
             self.rest(core);
         }
@@ -106,9 +149,10 @@ impl Growing {
     ) -> bool {
         match self {
             Self::Rest => {}
-            Self::Quieting(_) if core.service.stopping => {
+            Self::Quieting(_) | Self::Turning(_) if core.service.stopping => {
                 self.give_up(core, Refusal::new("the array is being stopped", "start it again"));
             }
+            Self::Turning(_) => {}
             Self::Quieting(change) if core.now >= change.until => {
                 let why = late(core);
                 self.give_up(core, why);
@@ -147,26 +191,13 @@ impl Growing {
         core.space = space;
         // Without redundancy no superblock is written, but that which says so.
         core.service.redundant = true;
-        take_roles(core, &shape);
-        let superblock = &mut core.metadata.superblock;
-        if shape.moves() {
-            superblock.feature_map |= feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
-            superblock.reshape = Reshape {
-                new_level: shape.level.to_md(),
-                position: 0,
-                delta_disks: shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed(),
-                new_layout: shape.layout.encode(),
-                new_chunk_sectors: shape.chunk_sectors,
-                new_offset: -i32::try_from(shape.shift_sectors).unwrap_or(i32::MAX),
-            };
-            core.metadata.position = 0;
+        if core.metadata.superblock.has(feature::RESHAPE_ACTIVE) {
+            core.members.settle(core.metadata.superblock.reshape.new_offset.into());
+            turn(&mut core.metadata.superblock);
+        } else {
+            take_roles(core, &shape);
+            take_shape(core, &shape);
         }
-        superblock.level = shape.level.to_md();
-        superblock.layout = shape.layout.encode();
-        superblock.raid_disks = shape.raid_disks;
-        superblock.chunk_sectors = shape.chunk_sectors;
-        superblock.size_sectors = shape.size_sectors;
-        superblock.feature_map &= !feature::RAID0_LAYOUT;
         if !was_redundant {
             // Nothing was in flight, and is durable when this update is done.
             core.metadata.clean.active = false;
@@ -184,18 +215,25 @@ impl Growing {
     }
 
     /// All data have moved, and the members know: the array is of the new shape alone.
-    pub(super) fn conclude(&mut self, core: &mut Core, moved: Moved) {
+    pub(super) fn conclude(&mut self, core: &mut Core) {
         let mut from = outline(core);
-        let added = core.metadata.superblock.reshape.delta_disks;
-        from.raid_disks = from.raid_disks.saturating_add_signed(-added);
+        let reshape = core.metadata.superblock.reshape;
+        from.raid_disks = from.raid_disks.saturating_add_signed(-reshape.delta_disks);
         core.service.growing = true;
-        core.members.settle(moved);
+        core.members.settle(reshape.new_offset.into());
         core.space.settle();
         let superblock = &mut core.metadata.superblock;
+        if let Some(new) = of_side(superblock, Side::New) {
+            superblock.layout = new.layout;
+            superblock.chunk_sectors = new.chunk_sectors;
+        }
         superblock.feature_map &= !feature::RESHAPE;
         superblock.reshape = Reshape::default();
-        core.metadata.position = 0;
         let shape = NewShape::of_superblock(superblock);
+        core.metadata.position = 0;
+        if let Some(shape) = &shape {
+            take_roles(core, shape);
+        }
         let ticket = core.metadata.queue_superblock(true);
         let told = shape.map(|shape| Box::new((None, shape, from)));
         *self = told.map_or(Self::Rest, |told| Self::Telling(told, ticket));
@@ -215,11 +253,47 @@ impl Growing {
             }
             Ok(())
         };
+        let moves = shape.moves();
+        let data_disks = u64::from(shape.raid_disks - shape.level.parity_disks());
         core.out.push(LaneCommand::Grown(Box::new(shape)));
+        if moves {
+            let front_row = core.metadata.position / data_disks;
+            core.out.push(LaneCommand::Window { front_row, end_row: front_row });
+        }
         if let Some(id) = id {
             core.out.push(LaneCommand::Reply(id, answer));
         }
     }
+}
+
+/// The superblock tells of the new shape, or of the move there.
+fn take_shape(core: &mut Core, shape: &NewShape) {
+    let superblock = &mut core.metadata.superblock;
+    let delta_disks = shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed();
+    superblock.raid_disks = shape.raid_disks;
+    if !shape.moves() {
+        superblock.level = shape.level.to_md();
+        superblock.layout = shape.layout.encode();
+        superblock.chunk_sectors = shape.chunk_sectors;
+        superblock.size_sectors = shape.size_sectors;
+        superblock.feature_map &= !feature::RAID0_LAYOUT;
+        return;
+    }
+    let backwards = shape.offset_sectors > 0;
+    let position = if backwards { core.space.array_sectors() } else { 0 };
+    superblock.feature_map |= feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
+    if backwards && delta_disks == 0 {
+        superblock.feature_map |= feature::RESHAPE_BACKWARDS;
+    }
+    superblock.reshape = Reshape {
+        new_level: shape.level.to_md(),
+        position,
+        delta_disks,
+        new_layout: shape.layout.encode(),
+        new_chunk_sectors: shape.chunk_sectors,
+        new_offset: shape.offset_sectors as i32,
+    };
+    core.metadata.position = position;
 }
 
 /// Spares have the roles that are new: they hold all that there is of it, which is nothing.
@@ -258,16 +332,17 @@ pub(super) fn outline(core: &Core) -> Outline {
 
 /// The holders of roles get those of the new shape.
 fn take_roles(core: &mut Core, shape: &NewShape) {
-    let size = shape.size_sectors;
+    let size = shape.size_sectors + shape.offset_sectors.max(0).unsigned_abs();
     let states: Vec<(MemberId, State)> =
         core.members.iter().map(|(id, member)| (id, member.state)).collect();
-    core.members.reshape(shape.raid_disks as usize);
+    core.members.reshape(usize::from(core.space.roles()));
     for (id, state) in states {
         let state = match state {
             State::InSync { role } => match shape.roles.get(role.index()) {
                 Some(Some(role)) => State::InSync { role: *role },
                 _ => State::Spare,
             },
+            State::Rebuilding { role, .. } if role.index() >= shape.roles.len() => State::Spare,
             State::Faulty { .. } => State::Faulty { role: None },
             other => other,
         };

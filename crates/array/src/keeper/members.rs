@@ -72,11 +72,12 @@ impl State {
     }
 }
 
-/// The rows of the data area that have moved, and by how many sectors towards the device's begin.
+/// The rows of the data area that have moved, and by how many sectors towards the device's end: by
+/// less than none, those before this row, and otherwise those from it on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
-    pub(super) rows: u64,
-    pub(super) by: u64,
+    pub(super) front: u64,
+    pub(super) by: i64,
 }
 
 /// An attached member.
@@ -158,8 +159,10 @@ impl Member {
 
     /// Device sector of a sector of the data area.
     pub(crate) const fn absolute(&self, sector: u64) -> u64 {
-        let by = if sector < self.moved.rows { self.moved.by } else { 0 };
-        self.superblock.data_offset + sector - by
+        let Moved { front, by } = self.moved;
+        let has_moved = (sector < front) == (by < 0);
+        let by = if has_moved { by } else { 0 };
+        (self.superblock.data_offset + sector).saturating_add_signed(by)
     }
 
     /// Returns how many sectors there are before the data that nothing uses; `bitmap_sectors`: the
@@ -216,17 +219,18 @@ impl Members {
         self.roles = vec![RoleEntry::default(); raid_disks];
     }
 
-    /// These rows of all members have moved.
+    /// The rows of all members that have moved.
     pub(super) fn set_moved(&mut self, moved: Moved) {
         self.table.iter_mut().flatten().for_each(|member| member.moved = moved);
     }
 
-    /// All rows have moved: the data begin there from now on.
-    pub(super) fn settle(&mut self, moved: Moved) {
+    /// The data begin so many sectors behind where they began.
+    pub(super) fn settle(&mut self, by: i64) {
         for member in self.table.iter_mut().flatten() {
             member.moved = Moved::default();
-            member.superblock.data_offset -= moved.by;
-            member.superblock.data_size += moved.by;
+            let superblock = &mut member.superblock;
+            superblock.data_offset = superblock.data_offset.saturating_add_signed(by);
+            superblock.data_size = superblock.data_size.saturating_add_signed(-by);
         }
     }
 
@@ -237,7 +241,8 @@ impl Members {
         if let Some(id) = self.role(role).holder
             && let Some(member) = self.get(id)
         {
-            let sector = member.superblock.data_offset + row - member.moved.by;
+            let sector = member.superblock.data_offset + row;
+            let sector = sector.saturating_add_signed(member.moved.by);
             view.writers[0] = Some(MemberPlace { member: id, sector });
         }
         view

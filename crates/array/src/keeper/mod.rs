@@ -331,8 +331,10 @@ impl Keeper {
     /// Begins to give the array another shape: one that was [planned](crate::grow::plan), with the
     /// space that belongs to it.
     pub fn grow(&mut self, id: CommandId, shape: NewShape, space: Box<dyn SyncSpace>) {
-        if let Err(why) = self.growing.begin(&mut self.core, id, shape, space) {
-            self.core.out.push(LaneCommand::Reply(id, Err(why)));
+        match self.growing.begin(&mut self.core, id, shape, space) {
+            Err(why) => self.core.out.push(LaneCommand::Reply(id, Err(why))),
+            // What is paused would never come to where it can be turned.
+            Ok(()) => self.sync.pause(self.core.now, false),
         }
     }
 
@@ -346,12 +348,20 @@ impl Keeper {
 
     /// Growing: when nothing is in flight any more, the members are told.
     pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
+        let rested = self.growing.rests();
+        self.growing.drive_turning(&mut self.core, &self.sync);
         let begins = self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
         if begins {
             self.begin_moving();
         }
-        if let Some(moved) = take_moved(&mut self.sync) {
-            self.growing.conclude(&mut self.core, moved);
+        if let Some(moving) = &mut self.sync.moving {
+            moving.turns = self.growing.is_about_to_turn();
+        }
+        if !rested && self.growing.rests() {
+            self.sync.drive(&mut self.core);
+        }
+        if take_moved(&mut self.sync) {
+            self.growing.conclude(&mut self.core);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
     }
@@ -361,7 +371,7 @@ impl Keeper {
         self.sync.moving = Moving::of(&self.core.metadata.superblock);
         if let Some(moving) = &self.sync.moving {
             self.core.members.set_moved(moving.moved());
-            self.core.space.set_moved_rows(moving.moved().rows);
+            self.core.space.set_front(moving.moved().front);
         }
     }
 

@@ -94,8 +94,8 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Returns whether everything is still there when these roles are lost.
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool;
 
-    /// In a reshape these rows lie by the new shape.
-    fn set_moved_rows(&mut self, _rows: u64) {}
+    /// In a reshape, the rows before this one lie by the new shape; backwards, those from it on.
+    fn set_front(&mut self, _row: u64) {}
 
     /// A reshape is over: all lies by the new shape.
     fn settle(&mut self) {}

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use braid_array::Refusal;
-use clap::{ArgGroup, Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueHint};
 
-use super::size::{Size, parse_rounded};
+use super::size::{Size, parse_rounded, parse_size};
 
 const GROW_HELP: &str = "\
     The plan is printed first: the shape before and after, the steps, how many members may fail \
-    meanwhile, and how programs that use the array learn of a new size. Data move only where disks \
-    are added to levels 4, 5 and 6; other changes that would have to move them are refused. \
+    meanwhile, and how programs that use the array learn of a new size. All data move where disks \
+    are added to levels 4, 5 and 6, and where these get another layout or other chunks: while they \
+    do, --undo moves them back. Other changes that would have to move data are refused. \
     Devices of --add are checked as by braid \
     add before anything is changed; an array gets them as spares first, one of level 0 when its \
     level has changed. Over nodes the size alone can change: volumes become longer, where their \
@@ -18,13 +19,16 @@ const GROW_HELP: &str = "\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
-    braid grow home --pause\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
-    braid grow home --level 5 --wait";
+    braid grow home --level 5 --wait\n  \
+    braid grow home --chunk 64K\n  \
+    braid grow home --pause\n  \
+    braid grow home --undo";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
-#[command(group = ArgGroup::new("change").args(["size", "level", "raid_devices", "pause", "resume"])
+#[command(group = ArgGroup::new("change")
+    .args(["size", "level", "raid_devices", "layout", "chunk", "undo", "pause", "resume"])
     .required(true).multiple(true))]
 pub(crate) struct GrowArgs {
     /// Name of the running array
@@ -40,9 +44,18 @@ pub(crate) struct GrowArgs {
     /// Another level
     #[arg(long, short)]
     pub(crate) level: Option<String>,
-    /// preserve: the data stay where they are, in a layout that is not the usual one of the level
-    #[arg(long, value_name = "preserve", requires = "level")]
-    pub(crate) layout: Option<LayoutChange>,
+    /// Another layout of levels 4, 5 and 6, by name: all data move. With --level, preserve: they stay
+    /// where they are, in a layout that is not the usual one of the level
+    #[arg(long, value_name = "LAYOUT|preserve", conflicts_with = "size")]
+    pub(crate) layout: Option<String>,
+    /// Chunks of another size for levels 4, 5 and 6: all data move
+    #[arg(long, short, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "add"])]
+    pub(crate) chunk: Option<Size>,
+    /// Move back what a reshape has moved: the array gets its shape of before
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "chunk", "add"])]
+    pub(crate) undo: bool,
     /// Part of each member to use, in bytes unless K, M, G or T follows; max: all that the smallest
     /// has
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
@@ -50,10 +63,12 @@ pub(crate) struct GrowArgs {
     pub(crate) size: Option<NewSize>,
     /// Pause the reshape that is under way: no write waits for it
     #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]
+    #[arg(conflicts_with_all = ["layout", "chunk", "undo"])]
     #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
     pub(crate) pause: bool,
     /// Let it go on
     #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add"])]
+    #[arg(conflicts_with_all = ["layout", "chunk", "undo"])]
     #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
     pub(crate) resume: bool,
     /// Only print the plan; change nothing
@@ -65,13 +80,6 @@ pub(crate) struct GrowArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Layouts that can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayoutChange {
-    /// Whichever leaves all data where they are
-    Preserve,
 }
 
 /// The used part of each member.

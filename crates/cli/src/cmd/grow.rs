@@ -6,8 +6,8 @@ use std::path::Path;
 
 use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
-use braid_array::level::Level;
-use braid_array::refusal::{Advised, Next, Refusal};
+use braid_array::level::{Layout, Level};
+use braid_array::refusal::{Next, Refusal};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_host::control::member_path;
@@ -24,6 +24,8 @@ use crate::output::growth::Growth;
 use crate::output::progress::Progress;
 
 const OPERATION: &str = "grow";
+/// For --layout: whichever leaves all data where they are.
+const PRESERVE: &str = "preserve";
 
 pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let name = &args.name;
@@ -32,11 +34,11 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     }
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
     let devices = devices(args)?;
-    let change = change(args)?;
     let before = running::status(OPERATION, run_dir, name)?;
     if nodes::has_nodes(&before.array) {
         return nodes::run(run_dir, args, &before);
     }
+    let change = change(args, before.array.superblock.level)?;
     let new = planned(&before.array, change, &devices).map_err(refused)?;
     check_count(args, &new)?;
     for device in &devices {
@@ -91,13 +93,37 @@ fn devices(args: &GrowArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// The change that was typed.
-fn change(args: &GrowArgs) -> Result<Grow, Failure> {
+/// The change that was typed, for an array of this level.
+fn change(args: &GrowArgs, now: i32) -> Result<Grow, Failure> {
+    let wrong = |why: Refusal| Failure::usage(OPERATION, &args.name, why.reason, why.next);
+    let keep_layout = args.layout.as_deref() == Some(PRESERVE);
     if let Some(level) = &args.level {
-        let level = level
-            .parse::<Level>()
-            .map_err(|why| Failure::usage(OPERATION, &args.name, &why, why.next()))?;
-        return Ok(Grow::Level { level: level.to_md(), keep_layout: args.layout.is_some() });
+        let level = level.parse::<Level>().map_err(|why| wrong(why.into()))?;
+        if args.layout.is_some() && !keep_layout {
+            let next = "leave --layout out, or name it when the level has changed";
+            return Err(wrong(Refusal::new("with --level a layout can only be preserved", next)));
+        }
+        return Ok(Grow::Level { level: level.to_md(), keep_layout });
+    }
+    if let Some(layout) = &args.layout {
+        if keep_layout {
+            let next = "name the level with --level, or another layout";
+            return Err(wrong(Refusal::new("a layout is preserved beside another level", next)));
+        }
+        if args.raid_devices.is_some() || !args.add.is_empty() {
+            let next = "change the layout when the disks are in";
+            return Err(wrong(Refusal::new("a layout changes by itself", next)));
+        }
+        let level = Level::from_md(now).unwrap_or(Level::Raid5);
+        let layout = Layout::parse(level, layout).map_err(|why| wrong(why.into()))?;
+        return Ok(Grow::Layout(layout.encode()));
+    }
+    if let Some(chunk) = args.chunk {
+        let sectors = u32::try_from(chunk.0 / SECTOR_BYTES).unwrap_or(u32::MAX);
+        return Ok(Grow::Chunk(sectors));
+    }
+    if args.undo {
+        return Ok(Grow::Undo);
     }
     Ok(match (args.size, args.raid_devices) {
         (Some(NewSize::Of(size)), _) => Grow::Size(Some(size.0 / SECTOR_BYTES)),

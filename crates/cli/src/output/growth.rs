@@ -10,7 +10,7 @@ use braid_array::format::superblock::feature;
 use braid_array::geometry::Geometry;
 use braid_array::grow::NewShape;
 use braid_array::level::{Layout, Level};
-use braid_array::status::{MemberState, Status};
+use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{Role, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
 use braid_host::serve::{ExportPlace, ExportSpec};
@@ -113,6 +113,7 @@ impl GrowthStep {
             ),
             "takeover" => "superblocks tell of the new shape; data stay where they are".to_owned(),
             "reshape" => format!("all data move to the new shape, in the background: {bytes}"),
+            "undo" => format!("what has moved moves back, in the background: {bytes}"),
             "resync" => format!("resync of what is new: {bytes} of each member"),
             "recovery" if device.is_empty() => {
                 format!("role {role} has no device yet: recovery when one is added")
@@ -242,6 +243,22 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
     let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
+    if status.superblock.has(feature::RESHAPE_ACTIVE) {
+        let position = status.superblock.reshape.position;
+        // Where it moves towards the end, it came from there.
+        let moved = if new.offset_sectors > 0 {
+            position
+        } else {
+            status.array_sectors.saturating_sub(position)
+        };
+        let undo = GrowthStep { bytes: bytes(moved), ..step("undo", None) };
+        let leaves = |member: &&MemberStatus| {
+            member.role.is_some_and(|role| u32::from(role.0) >= new.raid_disks)
+        };
+        let members = status.members.iter().filter(leaves);
+        let release = members.map(|member| step("release", Some(&member.device)));
+        return [undo].into_iter().chain(release).collect();
+    }
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
         return adds.into_iter().chain([reshape]).collect();

@@ -237,6 +237,54 @@ fn a_kill_while_data_move_loses_nothing() {
 }
 
 #[test]
+fn chunks_and_layouts_change_while_it_serves() {
+    let mut x = Served::new("-l 5 --chunk 64K", 3);
+    let before = x.size();
+    x.grow("--chunk 16K", &[]);
+    assert_eq!(x.status()["chunk_bytes"], 16 << 10);
+    x.grow("--layout right-asymmetric", &[]);
+    assert_eq!(x.size(), before);
+    x.is(("raid5", "right-asymmetric", 3));
+    let mut x = Served::new("-l 6 --chunk 32K -b internal", 4);
+    x.grow("--layout left-symmetric-6", &[]);
+    x.is(("raid6", "left-symmetric-6", 4));
+}
+
+/// Killed in the middle of the way back, too.
+#[test]
+fn a_reshape_is_undone() {
+    let mut x = Served::new("-l 5 --chunk 64K", 3);
+    let before = x.size();
+    let line = x.lab.refused(1, "grow x --undo", &[], &x.members);
+    assert!(line.contains("no reshape is under way"), "{line}");
+    let device = x.device("d", 16);
+    x.lab.ok("limit x --max 4M", &[]);
+    x.lab.ok(&format!("grow x --raid-devices 4 --add {}", device.display()), &[]);
+    x.members.push(device.clone());
+    let done = |x: &Served| x.status()["sync"]["done_bytes"].as_u64();
+    until("a part has moved", || done(&x) > Some(4 << 20));
+    let said = x.lab.ok_text("grow x --undo", &[]);
+    for line in [
+        "1. what has moved moves back, in the background: ".to_owned(),
+        format!("2. {} becomes a spare", device.display()),
+        "x: becomes raid5, left-symmetric, 3 members".to_owned(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    x.compare("on the way back");
+    let pid = x.status()["pid"].as_i64().expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    until("it is gone", || !x.lab.run("status x", &[]).status.success());
+    x.assemble();
+    x.compare("on the way back again");
+    until("all has moved", || x.status()["sync"]["action"] == "idle");
+    assert_eq!(x.size(), before);
+    assert_eq!(x.status()["members"][3]["state"][0], "spare");
+    x.is(("raid5", "left-symmetric", 3));
+}
+
+#[test]
 fn raid5_becomes_raid6_and_raid5_again() {
     let mut x = Served::new("-l 5 --chunk 64K", 3);
     let added = x.device("d", 16);
@@ -399,6 +447,10 @@ fn what_cannot_be_is_refused_with_nothing_written() {
                 ("--size max", "which is all that"),
                 ("--size 4M", "more than 4096 kib"),
                 ("--size 1T", "has room for"),
+                ("--chunk 64K", "its chunks are of 64"),
+                ("--chunk 12K", "power of two"),
+                ("--chunk 16M", "no whole number of chunks"),
+                ("--layout left-symmetric", "its layout is left-symmetric already"),
             ],
         ),
         (
@@ -410,7 +462,14 @@ fn what_cannot_be_is_refused_with_nothing_written() {
                 ("--raid-devices 3", "it has 3 members already"),
             ],
         ),
-        ("-l 0", 2, &[("--size max", "raid0 uses all of its members")]),
+        (
+            "-l 0",
+            2,
+            &[
+                ("--size max", "raid0 uses all of its members"),
+                ("--chunk 16K", "the data of raid0 cannot be laid out anew yet"),
+            ],
+        ),
         ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads q over all members")]),
         ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
     ];
@@ -427,7 +486,16 @@ fn what_cannot_be_is_refused_with_nothing_written() {
             assert!(line.starts_with("braid: grow x"), "{shape}: {line}");
             assert!(line.to_lowercase().contains(reason), "{shape}: {words}: {line}");
         }
-        let usage = ["--size 1x", "--level raidz", "--add fine", "--size 8M --level 6", ""];
+        let usage = [
+            "--size 1x",
+            "--level raidz",
+            "--add fine",
+            "--size 8M --level 6",
+            "--undo --chunk 8K",
+            "--layout preserve",
+            "--layout odd",
+            "",
+        ];
         for words in usage {
             x.lab.refused(2, &format!("grow x {words}"), &[], &all);
         }

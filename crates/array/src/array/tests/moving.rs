@@ -1,5 +1,5 @@
-//! More members for an array with parity, while it serves: every byte is where the map says, at
-//! each moment, and after each cut.
+//! More members for an array with parity, another layout, other chunks, and the way back, while it
+//! serves: every byte is where the map says, at each moment, and after each cut.
 
 use super::world::Fate;
 use std::collections::BTreeMap;
@@ -10,32 +10,49 @@ use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
 use crate::grow::Grow;
 
-/// Level, layout, members at first and at last, chunk.
-type Change = (i32, u32, u32, u32, u32);
+/// Level, layout, members and chunk, and what is to change. Where there is room behind the data of
+/// members, none is enough before them.
+type Change = (i32, u32, u32, u32, Grow);
 
 const CHANGES: &[Change] = &[
-    (5, 2, 3, 4, 16),
-    (5, 0, 3, 5, 16),
-    (5, 3, 2, 3, 16),
-    (4, 0, 3, 4, 16),
-    (6, 2, 4, 5, 16),
-    (6, 8, 4, 6, 16),
-    (5, 2, 4, 5, 32),
+    (5, 2, 3, 16, Grow::RaidDisks(4)),
+    (5, 0, 3, 16, Grow::RaidDisks(5)),
+    (5, 3, 2, 16, Grow::RaidDisks(3)),
+    (4, 0, 3, 16, Grow::RaidDisks(4)),
+    (6, 2, 4, 16, Grow::RaidDisks(5)),
+    (6, 8, 4, 16, Grow::RaidDisks(6)),
+    (5, 2, 4, 32, Grow::RaidDisks(5)),
+    (5, 2, 3, 16, Grow::Layout(0)),
+    (6, 18, 5, 16, Grow::Layout(2)),
+    (6, 2, 4, 16, Grow::Layout(10)),
+    (5, 2, 3, 16, Grow::Chunk(8)),
+    (4, 0, 4, 8, Grow::Chunk(32)),
+    (6, 2, 4, 64, Grow::Layout(18)),
+    (5, 3, 4, 16, Grow::Chunk(64)),
+    (6, 8, 5, 64, Grow::Chunk(8)),
 ];
 
+/// Sectors of each member that are used where there is to be room behind them.
+const LESS: u64 = MEMBER_SECTORS - 128;
+
+const fn roles_after((_, _, from, _, grow): Change) -> u32 {
+    if let Grow::RaidDisks(to) = grow { to } else { from }
+}
+
 fn begin(change: Change, bitmap: bool) -> World {
-    let (level, layout, from, to, chunk) = change;
+    let (level, layout, from, chunk, grow) = change;
+    let backwards = matches!((chunk, grow), (64, _) | (_, Grow::Chunk(64)));
     let mut world = World::with(level, layout, from, chunk, |config| {
         if bitmap {
             add_bitmap(config);
         }
+        let members = config.members.iter_mut().map(|member| &mut member.superblock);
+        for superblock in members.chain([&mut config.superblock]).filter(|_| backwards) {
+            superblock.size_sectors = LESS;
+        }
     });
-    (from..to).for_each(|_| _ = world.add_disk());
+    (from..roles_after(change)).for_each(|_| _ = world.add_disk());
     world
-}
-
-const fn grow(to: u32) -> Command {
-    Command::Grow(Grow::RaidDisks(to))
 }
 
 fn has_ended(world: &World) -> bool {
@@ -48,13 +65,13 @@ fn data_move_to_more_members() {
         let mut world = begin(change, true);
         let before = world.array.array_sectors();
         let content = fill(&mut world);
-        world.command(grow(change.3));
+        world.command(Command::Grow(change.4));
         world.run();
         assert!(has_ended(&world), "{change:?}: {:?}", world.events);
         let now = world.array.array_sectors();
         let parity = if change.0 == 6 { 2 } else { 1 };
         let data = |disks: u32| u64::from(disks - parity);
-        assert_eq!(now, before / data(change.2) * data(change.3), "{change:?}");
+        assert_eq!(now, before / data(change.2) * data(roles_after(change)), "{change:?}");
         let bytes = content.len();
         let first = world.read(0, before.min(2048)).unwrap();
         assert!(first == content[..first.len()], "{change:?}");
@@ -84,19 +101,30 @@ fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usi
     seen
 }
 
+/// Reads all that the array held before.
+fn holds(world: &mut World, content: &[u8], what: &str) {
+    let sectors = content.len() as u64 / SECTOR_BYTES;
+    assert!(world.array.array_sectors() >= sectors, "{what}");
+    for sector in (0..sectors).step_by(1024) {
+        let read = world.read(sector, (sectors - sector).min(1024)).unwrap();
+        let start = (sector * SECTOR_BYTES) as usize;
+        assert!(read == content[start..start + read.len()], "{what}: at {sector}");
+    }
+}
+
 /// The power goes after each of the writes of a reshape, with volatile caches; and once more in
 /// the middle of what follows.
 #[test]
 fn the_power_goes_at_any_write_of_a_reshape() {
-    for &change in &[(5, 2, 3, 4, 16), (6, 2, 4, 6, 16)] {
-        let mut step = 1;
+    for (number, place) in [0, 5, 8, 13].into_iter().enumerate() {
+        let change = CHANGES[place];
         let mut most = 0;
         loop {
             let mut world = begin(change, most % 2 == 0);
             let content = fill(&mut world);
             world.run();
             let seen = lose_after(&mut world, most);
-            world.begin_command(grow(change.3));
+            world.begin_command(Command::Grow(change.4));
             let all = seen.get();
             world.cut_power_and_restart();
             let what = format!("{change:?}: {most} of {all} writes");
@@ -108,20 +136,14 @@ fn the_power_goes_at_any_write_of_a_reshape() {
             }
             world.rule(|_, _| Fate::Serve);
             world.run();
-            let sectors = content.len() as u64 / SECTOR_BYTES;
-            assert!(world.array.array_sectors() >= sectors, "{what}");
-            for sector in (0..sectors).step_by(1024) {
-                let read = world.read(sector, (sectors - sector).min(1024)).unwrap();
-                let start = (sector * SECTOR_BYTES) as usize;
-                assert!(read == content[start..start + read.len()], "{what}: at {sector}");
-            }
+            holds(&mut world, &content, &what);
             assert_eq!(world.check(), 0, "{what}");
             if most > all {
                 break;
             }
             // Each write at the begin and at the end, some in between.
-            step = if most > 60 && most + 120 < all { 7 } else { step.min(1) };
-            most += step;
+            let close = if number < 2 { 60 } else { 24 };
+            most += if most > close && most + 2 * close < all { 11 } else { 1 };
         }
     }
 }
@@ -272,7 +294,7 @@ fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     let content = fill(&mut world);
     world.run();
     world.hold(|_, _| true);
-    world.begin_command(grow(change.3));
+    world.begin_command(Command::Grow(change.4));
     let mut clients = Clients::new(world, content, seed, format!("seed {seed}: {change:?}"));
     for step in 0..600 + clients.dice.below(3000) {
         clients.step();
@@ -302,7 +324,7 @@ fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     assert_eq!(clients.asked.len(), 0, "{}: requests are not answered", clients.what);
     clients.compare();
     assert!(
-        clients.world.array.array_sectors() > clients.content.len() as u64 / SECTOR_BYTES
+        clients.world.array.array_sectors() >= clients.content.len() as u64 / SECTOR_BYTES
             || clients.world.array.status().superblock.raid_disks == change.2
     );
     clients
@@ -369,6 +391,70 @@ fn a_pause_holds_no_writes() {
             }
             if step == 400 {
                 clients.world.tell(Command::Pause(false));
+            }
+        });
+    }
+}
+
+/// Lets so many writes happen, and holds all others.
+fn hold_after(world: &mut World, most: usize) {
+    let seen = std::cell::Cell::new(0);
+    world.hold(move |_, op| {
+        seen.set(seen.get() + usize::from(matches!(op, IoOp::Write { .. })));
+        seen.get() > most
+    });
+}
+
+/// What has moved moves back, from anywhere, and the power goes at some of its writes.
+#[test]
+fn a_reshape_is_turned_round() {
+    for (number, &change) in CHANGES.iter().enumerate() {
+        for turn in [1, 3, 4, 7] {
+            let what = format!("{change:?}: turned at {turn}");
+            let mut world = begin(change, turn % 2 == 0);
+            let content = fill(&mut world);
+            world.run();
+            let before = world.array.status();
+            hold_after(&mut world, turn * turn * 20 + number);
+            world.begin_command(Command::Grow(change.4));
+            world.tell(Command::Grow(Grow::Undo));
+            world.hold_nothing();
+            if turn % 3 != 0 {
+                lose_after(&mut world, turn * 150 + number * 37);
+                world.run_until_idle();
+                world.cut_power_and_restart();
+                world.rule(|_, _| Fate::Serve);
+            }
+            world.run();
+            holds(&mut world, &content, &what);
+            assert_eq!(world.check(), 0, "{what}");
+            let after = world.array.status();
+            assert_eq!(after.sync.action, SyncAction::Idle, "{what}");
+            if turn == 3 {
+                let now = &after.superblock;
+                assert_eq!(now.raid_disks, change.2, "{what}");
+                assert_eq!(now.layout, before.superblock.layout, "{what}");
+                assert_eq!(now.chunk_sectors, before.superblock.chunk_sectors, "{what}");
+                let heads = |status: &Status| status.members[0].head_sectors;
+                assert_eq!(heads(&after), heads(&before), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_go_on_while_data_move_back_and_forth() {
+    for seed in 300..345 {
+        clients_over(seed, |clients, step| {
+            if step == 60 + seed % 7 * 40 || step == 700 + seed || step == 1500 {
+                clients.world.tell(Command::Grow(Grow::Undo));
+                clients.take_answers();
+            }
+            if seed % 5 == 0 && step == 150 + seed {
+                let count = clients.world.disks.len() as u64;
+                let id = MemberId(clients.dice.below(count) as u16);
+                clients.world.tell(Command::Fail(id));
+                clients.take_answers();
             }
         });
     }

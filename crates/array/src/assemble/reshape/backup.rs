@@ -16,10 +16,10 @@ use std::ops::Range;
 
 use super::Halfway;
 use super::front::ReadMember;
-use super::maps::Side;
 use crate::assemble::Candidate;
 use crate::assemble::judge::same_array;
 use crate::format::DevRole;
+use crate::format::reshaped::Side;
 use crate::refusal::{Advised, Next};
 
 const MAGIC_1: &[u8; 16] = b"md_backup_data-1";

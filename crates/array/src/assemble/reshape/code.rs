@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use super::Halfway;
 use super::front::{Maps, PART_SECTORS, ReadMember};
-use super::maps::Side;
 use crate::assemble::Standing;
+use crate::format::reshaped::Side;
 use crate::geometry::{Geometry, Strip};
 use crate::{Role, SECTOR_BYTES};
 

@@ -14,8 +14,8 @@
 use std::ops::Range;
 
 use super::super::{Config, Standing};
-use super::maps::Side;
 use super::{Halfway, Numbers};
+use crate::format::reshaped::Side;
 use crate::geometry::Strip;
 use crate::refusal::{Invocation, Next};
 use crate::{Refusal, SECTOR_BYTES};

@@ -1,13 +1,14 @@
-//! A reshape that goes on: one to more members, forwards, with room before the data. Others are
-//! read, and md goes on with them.
+//! A reshape that goes on: one of a level with parity, in which the data of all members move by as
+//! much. Others are read, and md goes on with them.
 
-use super::maps::{Numbers, Side};
+use super::maps::Numbers;
 use super::{config, seen};
 use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
-use crate::assemble::{Assembly, Candidate, Options, Start};
+use crate::assemble::{Assembly, Candidate, Config, Options, Start};
 use crate::format::Superblock;
+use crate::format::reshaped::Side;
 use crate::format::superblock::{feature, time_parts};
 
 /// Returns whether the machine can go on with this one.
@@ -16,13 +17,15 @@ pub(super) fn is_possible(
     candidates: &[Candidate],
     newest: &Superblock,
 ) -> bool {
-    let Superblock { reshape, layout, chunk_sectors, .. } = newest;
-    let shift = -i64::from(reshape.new_offset);
+    let reshape = &newest.reshape;
+    let by = i64::from(reshape.new_offset);
+    let chunk = i64::from(numbers.old.chunk_sectors().max(numbers.new.chunk_sectors()));
     let moves = numbers.is_parity()
-        && !numbers.backwards
-        && reshape.delta_disks > 0
-        && reshape.new_layout == *layout
-        && reshape.new_chunk_sectors == *chunk_sectors
+        // Forwards there has to be room before the data, and backwards behind them.
+        && (by > 0) == numbers.backwards
+        && by.unsigned_abs() >= chunk.unsigned_abs()
+        && by % chunk == 0
+        && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
         && !newest.version.is_behind_data();
     // All members move by as much.
     let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
@@ -30,14 +33,13 @@ pub(super) fn is_possible(
     let alike = told.all(|superblock| {
         superblock.has(feature::NEW_OFFSET)
             && superblock.reshape.new_offset == reshape.new_offset
-            && u64::try_from(shift).is_ok_and(|shift| shift < superblock.data_offset)
+            && superblock.data_offset.checked_add_signed(by).is_some_and(|offset| offset > 0)
     });
     // md's position may be ten seconds old at the begin. md's times have no microseconds.
     let (_, micros) = time_parts(newest.utime);
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
-    let chunk = i64::from(*chunk_sectors);
-    let is_sure = is_sure && numbers.position.is_multiple_of(numbers.unit());
-    moves && is_sure && alike && shift >= chunk && shift % chunk == 0
+    let is_whole = numbers.position.is_multiple_of(numbers.unit());
+    moves && is_sure && is_whole && alike
 }
 
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
@@ -52,29 +54,41 @@ pub(super) fn decide(
     let by = |side, options| {
         decide_alike(&with_bitmaps(numbers, candidates, superblock, side), newest, options)
     };
-    if numbers.position == 0 {
+    if numbers.is_not_begun() {
         return by(Side::Old, options);
     }
-    let mut assembly = by(Side::New, options);
-    if numbers.position < numbers.size_sectors()
-        && let Err(why) = config(by(Side::Old, Options { read_only: true, ..options }).start)
+    // All members have roles in the shape that has more of them.
+    let grows = superblock.reshape.delta_disks > 0;
+    let (wide, other) = if grows { (Side::New, Side::Old) } else { (Side::Old, Side::New) };
+    let mut assembly = by(wide, options);
+    let needs_other = !grows || numbers.position < numbers.size_sectors();
+    if needs_other && let Err(why) = config(by(other, Options { read_only: true, ..options }).start)
     {
-        let reason = format!("by the map that data move from: {}", why.reason);
+        let name = if grows { "from" } else { "to" };
+        let reason = format!("by the map that data move {name}: {}", why.reason);
         assembly.start = Start::Refused { reason, next: why.next, could_force: false };
     }
     if let Start::Ready { config, .. } = &mut assembly.start {
-        let told = feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
-        config.superblock.feature_map |= told;
-        let by = i64::from(superblock.reshape.new_offset);
-        for member in &mut config.members {
-            let own = &mut member.superblock;
-            own.feature_map |= told;
-            own.data_offset = own.data_offset.saturating_add_signed(-by);
-            own.data_size = own.data_size.saturating_add_signed(by);
-        }
+        as_told(config, superblock, wide);
     }
     assembly.newest = Some(Box::new(superblock.clone()));
     assembly
+}
+
+/// Puts back what the superblocks say of a reshape, which one side alone does not have.
+fn as_told(config: &mut Config, newest: &Superblock, seen: Side) {
+    let told = newest.feature_map & feature::RESHAPE;
+    config.superblock.feature_map |= told;
+    config.superblock.raid_disks = newest.raid_disks;
+    config.superblock.layout = newest.layout;
+    config.superblock.chunk_sectors = newest.chunk_sectors;
+    let by = if seen == Side::New { i64::from(newest.reshape.new_offset) } else { 0 };
+    for member in &mut config.members {
+        let own = &mut member.superblock;
+        own.feature_map |= told;
+        own.data_offset = own.data_offset.saturating_add_signed(-by);
+        own.data_size = own.data_size.saturating_add_signed(by);
+    }
 }
 
 fn with_bitmaps(
@@ -101,11 +115,13 @@ pub(in crate::assemble) fn settled(
     candidates: Vec<Candidate>,
     newest: &Superblock,
 ) -> Vec<Candidate> {
+    let is_not_begun =
+        |superblock: &Superblock| Numbers::of(superblock).is_ok_and(|one| one.is_not_begun());
     let missed = |superblock: &Superblock| {
         same_array(superblock, newest)
             && superblock.has(feature::RESHAPE_ACTIVE)
             && !newest.has(feature::RESHAPE_ACTIVE)
-            && (superblock.events < newest.events || superblock.reshape.position == 0)
+            && (superblock.events < newest.events || is_not_begun(superblock))
             && superblock.events.saturating_add(EVENT_MARGIN) >= newest.events
     };
     let settle = |mut candidate: Candidate| {
@@ -114,7 +130,7 @@ pub(in crate::assemble) fn settled(
             && let Ok(numbers) = Numbers::of(superblock)
         {
             let bitmap = superblock.feature_map & feature::BITMAP_OFFSET;
-            let side = if numbers.position == 0 { Side::Old } else { Side::New };
+            let side = if numbers.is_not_begun() { Side::Old } else { Side::New };
             *superblock = numbers.seen(superblock, side);
             superblock.feature_map |= bitmap;
         }

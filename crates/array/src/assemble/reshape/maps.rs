@@ -1,25 +1,14 @@
 //! The two maps of an array in the middle of a reshape: which numbers each has, and what the
 //! superblocks would say if an array had only this one.
-//!
-//! md's fields hold the old layout and chunk, the new number of members, and what changes
-//! (`super_1_validate` and `super_1_sync` in the kernel's `md.c`).
 
 use crate::Role;
+use crate::format::reshaped::{Side, is_backwards, of_side};
 use crate::format::superblock::{MAX_SECTOR, Reshape, feature};
 use crate::format::{DevRole, Superblock};
-use crate::geometry::{Geometry, MAX_MEMBERS};
+use crate::geometry::Geometry;
 use crate::level::{Layout, Level};
 
 use super::super::found_log::geometry_of;
-
-/// One of the two maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// The map by which the data lay before.
-    Old,
-    /// The map by which they will lie.
-    New,
-}
 
 /// The numbers of a reshape.
 #[derive(Clone, Debug)]
@@ -53,17 +42,14 @@ impl Numbers {
             return Err("with a log, which md does not do".to_owned());
         }
         let side = |which| {
-            let fields = fields(superblock, which)
+            let fields = of_side(superblock, which)
                 .ok_or_else(|| format!("to {} more members", reshape.delta_disks))?;
             let name = if which == Side::Old { "old" } else { "new" };
             geometry_of(level, &fields).map_err(|why| format!("whose {name} map is none: {why}"))
         };
         let old = side(Side::Old)?;
         let new = side(Side::New)?;
-        let backwards = match reshape.delta_disks {
-            0 => superblock.has(feature::RESHAPE_BACKWARDS),
-            delta => delta < 0,
-        };
+        let backwards = is_backwards(superblock);
         let numbers = Self { old, new, backwards, position: reshape.position, reshape };
         numbers.check_position()?;
         Ok(numbers)
@@ -105,6 +91,11 @@ impl Numbers {
         self.old.data_disks() == self.new.data_disks()
     }
 
+    /// Returns whether nothing has moved yet: some members may not have heard of the reshape.
+    pub(super) fn is_not_begun(&self) -> bool {
+        if self.backwards { self.position >= self.size_sectors() } else { self.position == 0 }
+    }
+
     /// Returns how many sectors both maps hold.
     pub(super) fn size_sectors(&self) -> u64 {
         self.old.array_sectors().min(self.new.array_sectors())
@@ -144,6 +135,7 @@ impl Numbers {
             && delta_disks == ours.delta_disks
             && new_layout == ours.new_layout
             && new_chunk_sectors == ours.new_chunk_sectors
+            && is_backwards(superblock) == self.backwards
     }
 
     /// Returns what a member's superblock would say if the array had only this map. Roles beyond
@@ -153,7 +145,7 @@ impl Numbers {
     pub(super) fn seen(&self, superblock: &Superblock, side: Side) -> Superblock {
         let mut seen = superblock.clone();
         if superblock.has(feature::RESHAPE_ACTIVE) && self.is_that_of(superblock) {
-            seen = fields(superblock, side).unwrap_or(seen);
+            seen = of_side(superblock, side).unwrap_or(seen);
         } else if side == Side::New
             && let Some(role) = seen.roles.get_mut(superblock.dev_number as usize)
         {
@@ -185,27 +177,4 @@ impl Numbers {
         let last = u16::try_from(map.raid_disks() - 1).ok()?;
         layout.keeps_q_apart().then_some(Role(last))
     }
-}
-
-/// The fields that are different in the two maps, as the superblock of an array that had only this
-/// one would have them; `None` where they cannot be.
-fn fields(superblock: &Superblock, side: Side) -> Option<Superblock> {
-    let Reshape { delta_disks, new_layout, new_chunk_sectors, new_offset, .. } = superblock.reshape;
-    let mut fields = superblock.clone();
-    match side {
-        Side::Old => {
-            let disks = i64::from(superblock.raid_disks) - i64::from(delta_disks);
-            fields.raid_disks = u32::try_from(disks).ok().filter(|disks| *disks <= MAX_MEMBERS)?;
-        }
-        Side::New => {
-            fields.layout = new_layout;
-            fields.chunk_sectors = new_chunk_sectors;
-            if superblock.has(feature::NEW_OFFSET) {
-                let offset = i64::from(new_offset);
-                fields.data_offset = superblock.data_offset.checked_add_signed(offset)?;
-                fields.data_size = superblock.data_size.checked_add_signed(-offset)?;
-            }
-        }
-    }
-    Some(fields)
 }

@@ -21,12 +21,13 @@ pub(super) use goes_on::settled;
 
 use self::backup::BackupPlace;
 use self::code::Code;
-use self::maps::{Numbers, Side};
+use self::maps::Numbers;
 use super::judge::same_array;
 use super::table::decide_alike;
 use super::{Assembly, Candidate, Config, Options, Start, Verdict};
 use crate::condition::Condition;
 use crate::format::Superblock;
+use crate::format::reshaped::{Side, turn};
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::geometry::Geometry;
 use crate::level::Layout;
@@ -88,6 +89,7 @@ pub(super) fn decide(
             return refused(candidates, superblock, reason);
         }
     };
+    let candidates = &all_turned(&numbers, candidates, superblock);
     if !options.read_only && goes_on::is_possible(&numbers, candidates, superblock) {
         return goes_on::decide(&numbers, candidates, newest, superblock, options);
     }
@@ -130,7 +132,7 @@ fn checked(
     let devices = candidates.iter().filter_map(|c| Some((&c.device, c.superblock.as_ref().ok()?)));
     for (device, other) in devices {
         // As long as nothing has moved, it counts as not begun.
-        let knows_less = numbers.position == 0 && !other.has(feature::RESHAPE_ACTIVE);
+        let knows_less = numbers.is_not_begun() && !other.has(feature::RESHAPE_ACTIVE);
         let equal = same_array(other, superblock) && other.events == superblock.events;
         let equal = equal && !knows_less;
         let agrees = numbers.is_that_of(other)
@@ -142,6 +144,21 @@ fn checked(
         }
     }
     Ok(numbers)
+}
+
+/// The candidates, where one that missed that the reshape was turned round has heard of it.
+fn all_turned(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> Vec<Candidate> {
+    let mut all = candidates.to_vec();
+    let superblocks = all.iter_mut().filter_map(|candidate| candidate.superblock.as_mut().ok());
+    for superblock in superblocks.filter(|superblock| same_array(superblock, newest)) {
+        let mut turned = superblock.clone();
+        turn(&mut turned);
+        if is_halfway(superblock) && !numbers.is_that_of(superblock) && numbers.is_that_of(&turned)
+        {
+            *superblock = turned;
+        }
+    }
+    all
 }
 
 fn refused(candidates: &[Candidate], superblock: &Superblock, reason: String) -> Assembly {

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::super::described::{Described, DescribedMember};
 use super::super::{ArrayPiece, Config, Pieces};
-use super::maps::Side;
 use super::{Backup, Halfway};
 use crate::Refusal;
 use crate::format::Superblock;
+use crate::format::reshaped::Side;
 use crate::level::{Layout, Level};
 
 /// Source of a piece.

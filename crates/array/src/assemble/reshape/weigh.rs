@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::code::{BLOCK_SECTORS, block};
 use super::front::{Maps, PART_SECTORS, ReadMember};
-use super::maps::Side;
 use super::{Backup, Halfway};
+use crate::format::reshaped::Side;
 use crate::{Refusal, SECTOR_BYTES};
 
 /// Findings about the backups.

@@ -81,7 +81,8 @@ impl Sync {
         }
         if let Some(moving) = &self.moving {
             // Everything else waits until each row is where it is to be.
-            if moving.waits.is_none() && !moving.is_over() {
+            let rests = moving.is_over() || moving.turns && moving.can_turn();
+            if moving.waits.is_none() && !rests {
                 let Moving { front, end, .. } = *moving;
                 self.begin(core, SyncAction::Reshape, front, end);
             }
@@ -146,7 +147,7 @@ impl Sync {
             self.copied_sectors = 0;
         }
         self.unread = UnreadPlaces::default();
-        self.speed.restart(core.now, from);
+        self.speed.restart(core.now, self.low_water());
         self.checkpoint_at = core.now.plus_millis(CHECKPOINT_MS);
         core.out.notify(ArrayEvent::SyncStarted(action));
         self.go_on(core);

@@ -77,7 +77,11 @@ impl Sync {
         if self.verifies() {
             return self.cursor;
         }
-        self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor)
+        let low = self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor);
+        match &self.moving {
+            Some(moving) if self.action == SyncAction::Reshape => moving.done(low),
+            _ => low,
+        }
     }
 
     /// Returns whether the action is over but for what is read back.

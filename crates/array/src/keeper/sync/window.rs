@@ -7,7 +7,6 @@ use crate::SECTOR_BYTES;
 use crate::events::SyncAction;
 use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
-use crate::keeper::members::Moved;
 
 /// Rows of a window at most: writes wait for as long as it takes to move them.
 const MOST_ROWS: u64 = (16 << 20) / SECTOR_BYTES;
@@ -18,7 +17,7 @@ const PARTS_OF_SECOND: u64 = 4;
 pub(super) fn limit(sync: &Sync) -> u64 {
     match &sync.moving {
         Some(moving) if sync.action == SyncAction::Reshape => match moving.stage {
-            MovingStage::Open => moving.window,
+            MovingStage::Open => moving.span().1,
             _ => 0,
         },
         _ => sync.end,
@@ -31,7 +30,7 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
     let ends = sync.interrupted.is_some();
     let Some(moving) = &mut sync.moving else { return };
     match moving.stage {
-        MovingStage::Closed if ends || moving.front >= moving.end => ended(sync, core),
+        MovingStage::Closed if ends || moving.is_at_end() || turns(moving) => ended(sync, core),
         MovingStage::Closed if held => {}
         MovingStage::Closed => open(sync, core),
         MovingStage::Opening if ends || held => {
@@ -42,17 +41,17 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
         }
         MovingStage::Opening => {}
         MovingStage::Open => {
-            let window = moving.window;
+            let (_, end) = moving.span();
             sync.issue_units(core);
-            if sync.units.is_empty() && (sync.cursor >= window || ends || held) {
+            if sync.units.is_empty() && (sync.cursor >= end || ends || held) {
                 place_front(sync, core);
             }
         }
         MovingStage::Placing { front, ticket } if core.metadata.is_done(ticket) => {
             moving.front = front;
             core.members.set_moved(moving.moved());
-            core.space.set_moved_rows(front);
-            if ends || held || front >= moving.end {
+            core.space.set_front(front);
+            if ends || held || moving.is_at_end() || moving.turns {
                 close(moving, core);
                 drive(sync, core);
             } else {
@@ -68,24 +67,36 @@ fn open(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
     let chunk = moving.chunk_sectors;
     let most = allowed.min(MOST_ROWS).max(chunk) / chunk * chunk;
-    moving.window = moving.safe_end().min(moving.front + most) / chunk * chunk;
+    moving.window = moving.next_end(most);
     moving.stage = MovingStage::Opening;
-    sync.cursor = moving.front;
+    sync.cursor = moving.span().0;
     core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.window });
 }
 
-/// All that was asked for is moved: tells the members so, as far as stripes are whole.
+/// All that was asked for is moved: tells the members so, as far as stripes are whole. Backwards a
+/// window is moved as a whole, or once more.
 fn place_front(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
-    let front = sync.cursor.min(moving.window) / moving.chunk_sectors * moving.chunk_sectors;
+    let (first, end) = moving.span();
+    let moved = sync.cursor.min(end) / moving.chunk_sectors * moving.chunk_sectors;
+    let front = match moving.is_backwards() {
+        false => moved,
+        true if moved == end => first,
+        true => end,
+    };
     sync.cursor = front;
-    if front <= moving.front {
+    if front == moving.front {
         close(moving, core);
         return drive(sync, core);
     }
     core.metadata.position = moving.position(front);
     let ticket = core.metadata.queue_superblock(true);
     moving.stage = MovingStage::Placing { front, ticket };
+}
+
+/// Returns whether it waits to be turned round.
+fn turns(moving: &Moving) -> bool {
+    moving.turns && moving.can_turn()
 }
 
 fn ended(sync: &mut Sync, core: &mut Core) {
@@ -100,8 +111,8 @@ fn close(moving: &mut Moving, core: &mut Core) {
     core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.front });
 }
 
-/// Takes the move out once all is where it is to be. Returns how far it went.
-pub(in crate::keeper) fn take_moved(sync: &mut Sync) -> Option<Moved> {
+/// Takes the move out once all is where it is to be. Returns whether it is.
+pub(in crate::keeper) fn take_moved(sync: &mut Sync) -> bool {
     let idle = sync.is_idle();
-    sync.moving.take_if(|moving| idle && moving.is_over()).map(|moving| moving.moved())
+    sync.moving.take_if(|moving| idle && moving.is_over()).is_some()
 }

@@ -94,6 +94,13 @@ pub(super) const GROWING: &[Scene] = &[
         ..GROWN
     },
     Scene {
+        headings: &["Other chunks, another layout"],
+        before: "disks
+            braid create home -l 5 --layout right-symmetric -n 3 --assume-clean dev/sd[abc]
+            braid assemble home $LAB/dev/sd{a,b,c}",
+        ..GROWN
+    },
+    Scene {
         headings: &["Larger disks"],
         before: "disks
             braid create home -l 5 -n 3 --size 8M --assume-clean dev/sd[abc]

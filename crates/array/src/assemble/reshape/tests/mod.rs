@@ -2,10 +2,10 @@ mod backups;
 mod code;
 
 use self::backups::header;
-use super::maps::Side;
 use super::*;
 use crate::SECTOR_BYTES;
 use crate::assemble::{Pieces, Standing, decide};
+use crate::format::reshaped::Side;
 use crate::format::superblock::{Reshape, time_code};
 use crate::format::{BadBlocks, DevRole, Version};
 use crate::geometry::Strip;
