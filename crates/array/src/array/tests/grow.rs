@@ -333,3 +333,18 @@ fn what_cannot_be_is_refused_with_nothing_written() {
         assert_eq!(world.writes, 0, "{reason}");
     }
 }
+
+/// A chunk of the bitmap is new in part: the part is brought in line.
+#[test]
+fn what_is_new_in_a_chunk_of_the_bitmap_is_brought_in_line() {
+    let mut world = World::with(5, 2, 3, 16, |config| {
+        let members = config.members.iter_mut().map(|member| &mut member.superblock);
+        members.chain([&mut config.superblock]).for_each(|sb| sb.size_sectors = SMALL - 16);
+        with_bitmap(config, SMALL - 16);
+    });
+    for (disk, byte) in world.disks.iter_mut().flatten().zip(1..) {
+        disk.write(DATA_OFFSET + SMALL - 16, &noise(byte, 16 * 512), true);
+    }
+    world.command(Command::Grow(Grow::Size(Some(SMALL))));
+    assert_eq!(world.check(), 0);
+}
