@@ -348,3 +348,13 @@ fn what_is_new_in_a_chunk_of_the_bitmap_is_brought_in_line() {
     world.command(Command::Grow(Grow::Size(Some(SMALL))));
     assert_eq!(world.check(), 0);
 }
+
+/// As many rows as there are far copies go together.
+#[test]
+fn rows_that_no_copy_has_room_in_are_not_added() {
+    let mut world = small(10, 0x1_0201, 4, 16);
+    let why = world.refused(Command::Grow(Grow::Size(Some(SMALL + 16))));
+    assert!(why.contains("of each member are used"), "{why}");
+    world.command(Command::Grow(Grow::Size(Some(SMALL + 32))));
+    assert_eq!(world.array.status().used_member_sectors, SMALL + 32);
+}
