@@ -358,3 +358,19 @@ fn rows_that_no_copy_has_room_in_are_not_added() {
     world.command(Command::Grow(Grow::Size(Some(SMALL + 32))));
     assert_eq!(world.array.status().used_member_sectors, SMALL + 32);
 }
+
+/// A stop is asked for while members are told and a write waits for that: the write is durable
+/// when the array has stopped.
+#[test]
+fn a_stop_waits_for_requests_that_wait_for_the_change() {
+    let mut world = small(5, 2, 3, 16);
+    world.hold(|_, op| is_superblock(op));
+    assert!(!world.begin_command(MAX));
+    let content = noise(3, 4096);
+    assert!(!world.begin_write(0, &content));
+    assert!(!world.begin_command(Command::Stop));
+    world.hold_nothing();
+    world.run();
+    world.cut_power_and_restart();
+    assert!(world.read(0, 8).unwrap() == content);
+}
