@@ -343,3 +343,18 @@ fn a_pause_holds_no_writes() {
         });
     }
 }
+
+/// Rows of a move are those that it writes to: what it could not read is not there.
+#[test]
+fn a_move_rewrites_nothing_where_it_could_not_read() {
+    let mut world = begin((5, 2, 3, 4, 16), false);
+    let content = fill(&mut world);
+    world.bad.push((MemberId(1), DATA_OFFSET + 100));
+    world.command(grow(4));
+    world.run();
+    assert!(has_ended(&world));
+    let corrected = |event: &ArrayEvent| matches!(event, ArrayEvent::ReadCorrected { .. });
+    assert!(!world.events.iter().any(corrected), "{:?}", world.events);
+    let first = world.read(0, 2048).unwrap();
+    assert!(first == content[..first.len()]);
+}
