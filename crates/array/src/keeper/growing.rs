@@ -112,8 +112,12 @@ impl Growing {
                 let why = late(core);
                 self.give_up(core, why);
             }
-            Self::Quieting(_) if !traffic.quiet || !core.metadata.is_idle() => {}
-            Self::Quieting(_) if core.service.redundant && core.metadata.clean.active => {
+            Self::Quieting(_) if waits(core, traffic) => {}
+            Self::Quieting(_) if core.metadata.has_to_resync() => {
+                let next = Next::by("see what it waits for", Invocation::Status { array: None });
+                self.give_up(core, Refusal::new("a write found no room on a member", next));
+            }
+            Self::Quieting(_) if is_unclean(core) => {
                 if checkpoints.rests() {
                     checkpoints.begin(core);
                 }
@@ -229,6 +233,16 @@ fn take_new_roles(core: &mut Core, from: usize) {
             member.arriving = true;
         });
     }
+}
+
+/// Returns whether anything is in flight yet.
+fn waits(core: &Core, traffic: Traffic<'_>) -> bool {
+    !traffic.quiet || !core.metadata.is_idle()
+}
+
+/// Returns whether the members are to be told that the array is clean.
+fn is_unclean(core: &Core) -> bool {
+    core.service.redundant && core.metadata.clean.active
 }
 
 fn outline(core: &Core) -> Outline {
