@@ -2,7 +2,7 @@
 //! read, and md goes on with them.
 
 use super::maps::{Numbers, Side};
-use super::{config, seen};
+use super::seen;
 use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
@@ -24,9 +24,11 @@ pub(super) fn is_possible(
         && reshape.new_layout == *layout
         && reshape.new_chunk_sectors == *chunk_sectors
         && !newest.version.is_behind_data();
-    // All members move by as much.
+    // All members move by as much. Who left in another reshape is none of them.
     let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let mut told = members.filter(|sb| same_array(sb, newest) && sb.has(feature::RESHAPE_ACTIVE));
+    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
+    let members = members.filter(|sb| same_array(sb, newest)).filter(current);
+    let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
         superblock.has(feature::NEW_OFFSET)
             && superblock.reshape.new_offset == reshape.new_offset
@@ -57,10 +59,11 @@ pub(super) fn decide(
     }
     let mut assembly = by(Side::New, options);
     if numbers.position < numbers.size_sectors()
-        && let Err(why) = config(by(Side::Old, Options { read_only: true, ..options }).start)
+        && let Start::Refused { reason, next, could_force } =
+            by(Side::Old, Options { read_only: true, ..options }).start
     {
-        let reason = format!("by the map that data move from: {}", why.reason);
-        assembly.start = Start::Refused { reason, next: why.next, could_force: false };
+        let reason = format!("by the map that data move from: {reason}");
+        assembly.start = Start::Refused { reason, next, could_force };
     }
     if let Start::Ready { config, .. } = &mut assembly.start {
         let told = feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
