@@ -230,19 +230,19 @@ fn take_new_roles(core: &mut Core, from: usize) {
         core.members.change(id, |member| {
             member.state = State::InSync { role: Role::at(role) };
             member.superblock.recovery_offset = 0;
-            member.arriving = true;
+            member.arriving = !crate::broken("reshape-start");
         });
     }
 }
 
 /// Returns whether anything is in flight yet.
 fn waits(core: &Core, traffic: Traffic<'_>) -> bool {
-    !traffic.quiet || !core.metadata.is_idle()
+    (!traffic.quiet || !core.metadata.is_idle()) && !crate::broken("grow-quiet")
 }
 
 /// Returns whether the members are to be told that the array is clean.
 fn is_unclean(core: &Core) -> bool {
-    core.service.redundant && core.metadata.clean.active
+    core.service.redundant && core.metadata.clean.active && !crate::broken("grow-quiet")
 }
 
 fn outline(core: &Core) -> Outline {
