@@ -41,8 +41,8 @@ impl Growth {
         if self.comes() { 60 } else { 0 }
     }
 
-    /// Returns whether the array is asked for another shape in this life: then the power is cut near
-    /// the begin or the end of the change.
+    /// Returns whether the array is asked for another shape in this life: then the power is cut
+    /// near the begin or the end of the change.
     pub const fn comes(&self) -> bool {
         self.at.is_some()
     }

@@ -142,7 +142,9 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
     let mut rest = Rest::draw(&mut local.rng.aside(2), requests, 2_000..=40_000);
     let mut growth = Growth::draw(&local.scenario, local.rng.aside(4), requests);
     let requests = requests + growth.requests();
-    cut_in = cut_in.filter(|_| !growth.comes());
+    if growth.comes() {
+        cut_in = None;
+    }
     let mut linger = local.rng.pick(&[0, 20, 200, 1000]);
     if local.scenario.has_journal() && local.rng.percent(60) {
         local.ask(Command::JournalMode(JournalMode::WriteBack));
