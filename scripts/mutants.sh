@@ -2,7 +2,8 @@
 # Breaks the rules that keep data when nodes, clients or the power fail, one at a time, each at its
 # places in the source (`broken("RULE")`), and runs seeds over nodes until one fails; where none
 # does, seeds of local arrays, then of those with logs. A rule that nobody misses is a gap of the
-# simulator, or no rule. LOGS=1: of arrays with logs alone.
+# simulator, or no rule. LOCAL=1: without those over nodes; LOGS=1: of
+# arrays with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
 # SEEDS: how many at most (10000). START: from which on (1; or where the page of the simulator says
 # that the rule is missed first, if that is beyond them).
@@ -47,7 +48,7 @@ passed=0 failed=0
 for rule in "${rules[@]}"; do
 	line=
 	if [ -z "${LOGS:-}" ]; then
-		line=$(seeds "$rule" --cluster)
+		[ -n "${LOCAL:-}" ] || line=$(seeds "$rule" --cluster)
 		[ -n "$line" ] || line=$(seeds "$rule")
 	fi
 	[ -n "$line" ] || line=$(seeds "$rule" --logs)

@@ -11,6 +11,7 @@ mod commands;
 pub mod create;
 mod exempt;
 pub mod final_check;
+pub mod growth;
 pub mod nested;
 pub mod part;
 pub mod past;
@@ -18,13 +19,15 @@ pub mod progress;
 pub mod redundancy;
 pub mod run;
 pub mod scenario;
+pub mod shape;
 pub mod suspects;
 pub mod troubles;
 
 use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId};
-use braid_array::events::{ArrayEvent, SyncAction};
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::superblock::feature;
 use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
 use braid_array::{
@@ -111,6 +114,11 @@ pub struct Local {
     pub was_tight: bool,
     /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
+    /// How likely the power is to be cut soon, in a hundred: a change of the shape has just begun,
+    /// or ended.
+    pub cut_percent: u64,
+    /// Used part of each member, as it was when the judge was told of the array's size.
+    size_sectors: u64,
     commands: Commands,
     waiting: Option<(Kind, Range)>,
     full: bool,
@@ -120,6 +128,7 @@ impl Local {
     /// An array that was just assembled.
     pub fn new(scenario: Scenario, rng: Rng, judge: Judge, world: World, parts: Parts) -> Self {
         Self {
+            size_sectors: scenario.data_sectors[0],
             scenario,
             rng,
             judge,
@@ -135,6 +144,7 @@ impl Local {
             tight: Vec::new(),
             was_tight: false,
             members_changed: false,
+            cut_percent: 0,
             snapshot: None,
             commands: Commands::default(),
             waiting: None,
@@ -143,8 +153,14 @@ impl Local {
     }
 
     /// A new machine runs on the devices.
-    pub fn restart(&mut self, world: World) {
+    ///
+    /// # Errors
+    /// Returns the reason why this cannot be the array of before.
+    pub fn restart(&mut self, world: World) -> Result<(), Failure> {
         self.world = world;
+        if self.scenario.grows {
+            self.look_again()?;
+        }
         self.judge.client_begins(CLIENT, self.scenario.depth, SLOT_BYTES.into());
         let devices = &self.world.processes[CLIENT].devices;
         self.damaged.retain(|device, _| devices[*device].disk.damaged());
@@ -154,6 +170,7 @@ impl Local {
         self.commands.power_cut();
         self.waiting = None;
         self.full = false;
+        Ok(())
     }
 
     /// The process of the array.
@@ -342,7 +359,7 @@ impl Local {
         let refused = result == Err(RequestError::NoSpace) && self.was_tight;
         if refused && !matches!(kind, Kind::Read | Kind::Flush) {
             let part = &mut self.parts.devices[0];
-            part.suspects.in_flight(range, &part.geometry);
+            part.suspects.in_flight(range, &part.shape);
             part.synced = false;
             let degraded = self.status().degraded > 0;
             self.note_lost(degraded);
@@ -370,18 +387,24 @@ impl Local {
         let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
         if writes && result.is_ok() && self.parts.over.is_none() {
             let part = &mut self.parts.devices[0];
-            part.suspects.written(range, &part.geometry);
+            part.suspects.written(range, &part.shape);
         }
         Ok(())
     }
 
     fn replied(&mut self, id: CommandId, result: Result<(), String>) -> Result<(), Failure> {
-        let Some(Replied { name, left }) = self.commands.replied(id, &result) else {
+        let Some(Replied { name, left, grows }) = self.commands.replied(id, &result) else {
             return Err(Failure(format!("command {} replied twice", id.0)));
         };
         self.note(&[21, id.0, u64::from(result.is_ok())], || {
             format!("REPLY {} {name}: {result:?}", id.0)
         });
+        if grows {
+            let status = self.status();
+            self.look(&status);
+            self.cut_percent = if result.is_ok() { 40 } else { 0 };
+            self.parts.devices[0].asked = None;
+        }
         if let Some(member) = left {
             self.process_mut().attach(member, None);
         }
@@ -464,6 +487,24 @@ impl Local {
             }
             // Who asks for it takes parity's word for what cannot be read.
             ArrayEvent::SyncStarted(SyncAction::Repair) => self.exempt_unread(BLOCK_SECTORS),
+            ArrayEvent::SyncStarted(SyncAction::Reshape) => self.cut_percent = 70,
+            ArrayEvent::SyncFinished { action: SyncAction::Reshape, ref end, .. } => {
+                self.cut_percent = 60;
+                self.note_lost(matches!(end, SyncEnd::Unread { .. }));
+                if matches!(end, SyncEnd::Unread { .. }) && !self.excess && !self.lost_in_doubt {
+                    return Err(Failure(format!("{event:?}")));
+                }
+            }
+            ArrayEvent::ShapeChanged { to, .. } => {
+                self.cut_percent = 20;
+                let status = self.status();
+                self.look(&status);
+                if to.array_sectors != status.array_sectors {
+                    let now = status.array_sectors;
+                    return Err(Failure(format!("{event:?}, with {now} sectors")));
+                }
+                self.grown()?;
+            }
             ArrayEvent::ReadCorrected { member, fault } => {
                 let disk = self.device(member).map(|device| self.disk(device));
                 let sector = fault.sector.unwrap_or(0);
@@ -490,9 +531,56 @@ impl Local {
         arrays(status).iter().zip(&self.parts.devices).map(of).collect()
     }
 
+    /// Takes note of the shape that the array has now.
+    pub fn look(&mut self, status: &Status) {
+        if self.scenario.grows {
+            self.parts.devices[0].look(&status.superblock, None);
+        }
+    }
+
+    /// A new machine says which shape the array has: the one of before, but where it was changing.
+    fn look_again(&mut self) -> Result<(), Failure> {
+        let status = self.status();
+        let devices = status.members.iter().filter_map(|m| self.device(m.member));
+        let found = devices
+            .filter_map(|device| assembly::candidate(device, self.disk(device)).superblock.ok());
+        let newest = found.max_by_key(|superblock| superblock.events);
+        let part = &mut self.parts.devices[0];
+        let before = part.scenario.shape();
+        let changed = part.asked.take().is_some() || part.shape.moves();
+        let now = &status.superblock;
+        let data_offset = newest.map(|told| {
+            let over = told.has(feature::RESHAPE_ACTIVE)
+                && !now.has(feature::RESHAPE_ACTIVE)
+                && told.raid_disks == now.raid_disks;
+            let by = if over { told.reshape.new_offset.into() } else { 0 };
+            told.data_offset.saturating_add_signed(by)
+        });
+        part.look(now, data_offset);
+        if !changed && part.scenario.shape() != before {
+            let now = part.scenario.shape();
+            return Err(Failure(format!("an array of shape {before:?} has shape {now:?}")));
+        }
+        self.grown()
+    }
+
+    /// The array may be larger than it was: moved data end with zeroes.
+    fn grown(&mut self) -> Result<(), Failure> {
+        let before = self.judge.oracle.sectors();
+        let now = self.machine().array_sectors();
+        if now < before {
+            return Err(Failure(format!("an array of {before} sectors has {now}")));
+        }
+        let size_sectors = self.parts.devices[0].scenario.data_sectors[0];
+        let moved = std::mem::replace(&mut self.size_sectors, size_sectors) == size_sectors;
+        self.judge.oracle.grow(now, moved);
+        Ok(())
+    }
+
     /// Cuts the power. Returns the devices.
     pub fn power_cut(&mut self) -> Vec<Disk> {
         let status = self.status();
+        self.look(&status);
         self.note(&[40], || "POWER CUT".to_owned());
         let mut pending: Vec<Vec<(u64, u64)>> =
             self.disks().into_iter().map(|disk| disk.pending().collect()).collect();
@@ -514,7 +602,7 @@ impl Local {
             for flight in self.judge.flights(CLIENT) {
                 if !matches!(flight.kind, Kind::Read | Kind::Flush) {
                     part.suspects.note_write(flight.range);
-                    part.suspects.in_flight(flight.range, &part.geometry);
+                    part.suspects.in_flight(flight.range, &part.shape);
                 }
             }
         }

@@ -123,6 +123,17 @@ impl Oracle {
         }
     }
 
+    /// Returns the size of the array.
+    pub fn sectors(&self) -> u64 {
+        self.cells.len() as u64
+    }
+
+    /// The array has so many sectors now. What is new is of zeroes, or holds anything.
+    pub fn grow(&mut self, sectors: u64, zeroes: bool) {
+        let serial = if zeroes { ZEROES } else { ANY };
+        self.cells.resize(sectors as usize, Cell::Settled(serial));
+    }
+
     fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now

@@ -92,6 +92,11 @@ impl Workload {
         }
     }
 
+    /// The array has so many sectors now.
+    pub const fn resize(&mut self, sectors: u64) {
+        self.sectors = sectors;
+    }
+
     /// Reads everything once.
     pub fn sweep(sectors: u64) -> Self {
         let mut sweep = Self::new(Rng::new(0), sectors, 1);

@@ -68,7 +68,10 @@ impl Array {
         self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_growing(traffic));
-        self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
+        // Requests that were held may begin now: they are in flight.
+        if !self.requests.any_held() {
+            self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
+        }
         self.lane.keeper_mut().drive_meta();
         self.carry_out();
     }

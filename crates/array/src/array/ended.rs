@@ -111,6 +111,10 @@ impl Array {
         if keeper.is_read_only() || keeper.is_stopping() || !keeper.is_redundant() {
             return;
         }
+        if matches!(job.kind, JobKind::Move { .. }) {
+            // Soon it lies elsewhere. Rows of the job are those of the map that it moves to.
+            return;
+        }
         if self.lane.map.has_parity() && !keeper.in_step(start, end) {
             // Where parity may not fit, it does not tell what a strip held.
             return;

@@ -90,8 +90,9 @@ impl Reshaping {
     }
 
     /// Returns whether a window is to open, and nothing stands against it.
-    pub(super) const fn may_open(&self, lane: &Lane, jobs: &Jobs) -> bool {
-        self.opens && lane.ios.elders.are_gone() && jobs.elders.are_gone()
+    pub(super) fn may_open(&self, lane: &Lane, jobs: &Jobs) -> bool {
+        let are_gone = lane.ios.elders.are_gone() && jobs.elders.are_gone();
+        self.opens && (are_gone || crate::broken("reshape-elders"))
     }
 
     /// Tells the keeper when nothing is under way that began before the window.

@@ -24,6 +24,8 @@ pub struct Scratch {
 pub(crate) struct Pool {
     pub(crate) zero: Buf,
     strips: Vec<Buf>,
+    /// Their number, with those that are taken.
+    all_strips: u64,
     /// So many strips are left for destaging: what waits for that may have all others.
     kept: usize,
     pages: VecDeque<Buf>,
@@ -54,17 +56,27 @@ impl Pool {
         let used = pages.len() as u64 * u64::from(PAGE_BYTES) + u64::from(UNIT_BYTES);
         let strips = scratch.bytes.saturating_sub(used) / u64::from(UNIT_BYTES);
         let bytes = strips * u64::from(UNIT_BYTES) + pages.len() as u64 * u64::from(PAGE_BYTES);
+        let all_strips = strips;
         let strips = (0..strips).map(|_| cut(UNIT_BYTES)).collect();
-        Self { zero, strips, kept: 0, pages, lent: Vec::new(), parked: Vec::new(), bytes }
+        Self {
+            zero,
+            strips,
+            all_strips,
+            kept: 0,
+            pages,
+            lent: Vec::new(),
+            parked: Vec::new(),
+            bytes,
+        }
     }
 
     pub(crate) const fn all_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Strips in all, as the scratch was cut at first.
+    /// Returns how many strips there are in all.
     pub(crate) const fn all_strips(&self) -> u64 {
-        self.bytes / UNIT_BYTES as u64
+        self.all_strips
     }
 
     /// Counts the free bytes, with those that were given back and are lent.
@@ -113,6 +125,7 @@ impl Pool {
     pub(crate) fn take_page(&mut self) -> Option<Buf> {
         if self.pages.is_empty() && !self.parked.is_empty() {
             let strip = self.strips.pop()?;
+            self.all_strips -= 1;
             let pages = (0..UNIT_BYTES).step_by(PAGE_BYTES as usize);
             self.pages.extend(pages.map(|at| strip.slice(at, PAGE_BYTES)));
         }

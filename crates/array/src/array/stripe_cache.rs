@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::scratch::Pool;
+use super::scratch::{Pool, UNIT_BYTES};
 use crate::keeper::{UNIT_SECTORS, Unit};
 use crate::plan::Rows;
 use crate::{Buf, Instant, MemberId};
@@ -67,7 +67,8 @@ impl StripeCache {
     pub(super) fn new(pool: &Pool) -> Self {
         Self {
             strips: BTreeMap::new(),
-            most: usize::try_from(pool.all_strips() / SHARE).unwrap_or(usize::MAX),
+            most: usize::try_from(pool.all_bytes() / u64::from(UNIT_BYTES) / SHARE)
+                .unwrap_or(usize::MAX),
             seen: Vec::new(),
             reads_wait: false,
             clock: 0,

@@ -99,8 +99,8 @@ impl Bitmap {
         Ok(bitmap)
     }
 
-    /// The same bits for a sync space of another size; bits for new space are set. `None` when
-    /// there would be none, or too many.
+    /// The same bits for a sync space of another size; bits for new space are set, be a part of it
+    /// old. `None` when there would be none, or too many.
     #[must_use]
     pub fn resized(&self, sync_size_sectors: u64) -> Option<Self> {
         let superblock = BitmapSuperblock { sync_size_sectors, ..self.superblock.clone() };
@@ -111,8 +111,10 @@ impl Bitmap {
         let kept = bitmap.bits.len().min(self.bits.len());
         bitmap.bits[..kept].copy_from_slice(&self.bits[..kept]);
         bitmap.clear_padding();
-        for bit in self.bits()..bitmap.bits() {
-            bitmap.set(bit);
+        let before = self.superblock.sync_size_sectors;
+        if before < sync_size_sectors {
+            let first = before / bitmap.superblock.chunk_sectors();
+            (first..bitmap.bits()).for_each(|bit| _ = bitmap.set(bit));
         }
         Some(bitmap)
     }

@@ -26,7 +26,12 @@ pub(super) fn plan(
     let most = smallest.map_or(used, |member| member.data_sectors);
     let most =
         if status.superblock.version == Version::V0_90 { most.min(V0_90_SECTORS) } else { most };
-    let unit = u64::from(now.chunk_sectors).max(PAGE_SECTORS);
+    // As many rows as there are far copies go together.
+    let far = match now.layout {
+        Layout::Raid10(layout) => u64::from(layout.far),
+        _ => 1,
+    };
+    let unit = u64::from(now.chunk_sectors).max(PAGE_SECTORS) * far;
     let wanted = sectors.unwrap_or(most) / unit * unit;
     let device = smallest.map_or("the smallest member", |member| &member.device);
     if wanted > most {

@@ -157,8 +157,12 @@ impl Growing {
                 let why = late(core);
                 self.give_up(core, why);
             }
-            Self::Quieting(_) if !traffic.quiet || !core.metadata.is_idle() => {}
-            Self::Quieting(_) if core.service.redundant && core.metadata.clean.active => {
+            Self::Quieting(_) if waits(core, traffic) => {}
+            Self::Quieting(_) if core.metadata.has_to_resync() => {
+                let next = Next::by("see what it waits for", Invocation::Status { array: None });
+                self.give_up(core, Refusal::new("a write found no room on a member", next));
+            }
+            Self::Quieting(_) if is_unclean(core) => {
                 if checkpoints.rests() {
                     checkpoints.begin(core);
                 }
@@ -305,7 +309,7 @@ fn take_new_roles(core: &mut Core, from: usize) {
         core.members.change(id, |member| {
             member.state = State::InSync { role: Role::at(role) };
             member.superblock.recovery_offset = 0;
-            member.arriving = true;
+            member.arriving = !crate::broken("reshape-start");
         });
     }
 }
@@ -324,6 +328,16 @@ fn trim(core: &mut Core, change: &ShapeChange) -> bool {
         core.metadata.queue_superblock(true);
     }
     !larger.is_empty()
+}
+
+/// Returns whether anything is in flight yet.
+fn waits(core: &Core, traffic: Traffic<'_>) -> bool {
+    (!traffic.quiet || !core.metadata.is_idle()) && !crate::broken("grow-quiet")
+}
+
+/// Returns whether the members are to be told that the array is clean.
+fn is_unclean(core: &Core) -> bool {
+    core.service.redundant && core.metadata.clean.active && !crate::broken("grow-quiet")
 }
 
 pub(super) fn outline(core: &Core) -> Outline {

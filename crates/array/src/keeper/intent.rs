@@ -46,8 +46,12 @@ impl Intent {
     /// `synced` asks for a resync.
     pub(super) fn with(&self, bitmap: Bitmap, synced: u64) -> Self {
         let mut intent = Self::new(bitmap, false, self.ahead);
-        let first = (synced.div_ceil(intent.chunk_sectors()) as usize).min(intent.chunks.len());
-        intent.chunks[first..].fill(NEEDED);
+        let is_larger = synced < intent.bitmap.superblock.sync_size_sectors;
+        if is_larger && !crate::broken("grow-bitmap") {
+            // A chunk may be new in part.
+            let first = (synced / intent.chunk_sectors()) as usize;
+            intent.chunks[first..].fill(NEEDED);
+        }
         intent
     }
 

@@ -150,3 +150,12 @@ fn set_bits_are_counted_by_part() {
     bitmap.set_all();
     assert_eq!(bitmap.counts(3), [333, 333, 334]);
 }
+
+#[test]
+fn a_bit_of_which_a_part_is_new_is_set() {
+    let bitmap = Bitmap::new(UUID, 96, Some(32 << 10), 8).unwrap();
+    assert_eq!(dirty(&bitmap), []);
+    assert_eq!(dirty(&bitmap.resized(128).unwrap()), [(64, 128)]);
+    assert_eq!(dirty(&bitmap.resized(96).unwrap()), []);
+    assert_eq!(dirty(&bitmap.resized(80).unwrap()), []);
+}

@@ -51,6 +51,8 @@ pub struct Memory<'a> {
     pub end: u64,
     /// Draws how much each gets.
     pub rng: &'a mut Rng,
+    /// More than it takes as the array is: it is to be given another shape.
+    pub grows: bool,
 }
 
 impl Memory<'_> {
@@ -58,7 +60,9 @@ impl Memory<'_> {
     /// wait for some now and then.
     pub fn start(&mut self, config: Config) -> Result<Array, Refusal> {
         let strips = u64::from(config.superblock.raid_disks) + 6 + self.rng.below(12);
-        let bytes = strips * STRIP_BYTES + PAGES_BYTES;
+        // As many as a move to some more members takes.
+        let more = if self.grows { 2 * u64::from(config.superblock.raid_disks) + 6 } else { 0 };
+        let bytes = (strips + more) * STRIP_BYTES + PAGES_BYTES;
         let bytes = match config.log {
             StartLog::None => bytes,
             _ => Array::least_scratch_bytes(&config) + bytes,

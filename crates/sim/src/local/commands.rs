@@ -13,6 +13,8 @@ struct Asked {
     removes: Option<MemberId>,
     /// Not put there after all when the reply is no.
     adds: Option<MemberId>,
+    /// For another shape.
+    grows: bool,
 }
 
 /// The command that a reply answers.
@@ -22,6 +24,8 @@ pub(super) struct Replied {
     pub(super) name: String,
     /// The member that is no longer attached.
     pub(super) left: Option<MemberId>,
+    /// The command asked for another shape.
+    pub(super) grows: bool,
 }
 
 /// The commands of a world.
@@ -53,7 +57,9 @@ impl Commands {
     pub(super) fn ask(&mut self, command: &Command) -> (CommandId, String) {
         self.next += 1;
         let id = CommandId(self.next);
-        let mut asked = Asked { id, name: format!("{command:?}"), removes: None, adds: None };
+        let grows = matches!(command, Command::Grow(_));
+        let name = format!("{command:?}");
+        let mut asked = Asked { id, name, removes: None, adds: None, grows };
         match command {
             Command::Remove(member) => asked.removes = Some(*member),
             Command::Add(new) => {
@@ -78,11 +84,11 @@ impl Commands {
         result: &Result<(), String>,
     ) -> Option<Replied> {
         let at = self.asked.iter().position(|asked| asked.id == id)?;
-        let Asked { name, removes, adds, .. } = self.asked.remove(at);
+        let Asked { name, removes, adds, grows, .. } = self.asked.remove(at);
         if let Err(reason) = result {
             self.refused.push((id, format!("{name}: {reason}")));
         }
-        Some(Replied { name, left: if result.is_ok() { removes } else { adds } })
+        Some(Replied { name, left: if result.is_ok() { removes } else { adds }, grows })
     }
 
     /// Returns the reason for refusing a command, if it was refused.

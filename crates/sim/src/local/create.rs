@@ -58,6 +58,12 @@ pub fn create(scenario: &Scenario, rng: &mut Rng) -> Vec<Disk> {
         let data_sectors = data_sectors.copied().unwrap_or(0);
         let device_sectors = scenario.device_sectors(data_sectors);
         let mut disk = Disk::new(device_sectors);
+        if scenario.grows {
+            // What is not used holds anything.
+            disk.fill(STALE.wrapping_mul(2 * device as u8 + 1));
+            let data_bytes = (data_sectors * braid_array::SECTOR_BYTES) as usize;
+            disk.put(scenario.data_offset, &vec![0; data_bytes]);
+        }
         let recovers = scenario.birth == Birth::Recovery && device == roles - 1;
         if device >= roles || recovers {
             disk.fill(STALE);
@@ -140,7 +146,7 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
         raid_disks: scenario.members.into(),
         bitmap_offset_sectors: log_place,
         data_offset: scenario.data_offset,
-        data_size: data_sectors,
+        data_size: data_sectors + scenario.unused_sectors,
         super_offset,
         bblog_size_sectors: if scenario.bad_block_log { AREA_SECTORS as u16 } else { 0 },
         bblog_offset_sectors: if scenario.bad_block_log {

@@ -22,9 +22,9 @@ impl Local {
                 continue;
             }
             if self.forced {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
+                part.suspects.exempt(role, &part.shape, &mut self.judge);
             } else {
-                part.suspects.exempt_being_written(role, &part.geometry, &mut self.judge);
+                part.suspects.exempt_being_written(role, &part.shape, &mut self.judge);
             }
         }
     }
@@ -51,17 +51,17 @@ impl Local {
             let Some(device) = device else { continue };
             let disk = &process.devices[device].disk;
             if disk.blind() {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
+                part.suspects.exempt(role, &part.shape, &mut self.judge);
             }
             // It may not have got what the one before it could not read, and says so in its log.
             let listed = assembly::candidate(device, disk).bad_blocks;
             let listed = listed.unwrap_or_default();
             let listed = listed.ranges().iter().flat_map(|&(at, sectors)| at..at + sectors);
             for bad in disk.unreadable().iter().copied().chain(listed) {
-                let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
-                let unit = column - column % height;
+                let Some(column) = bad.checked_sub(part.shape.data_offset) else { continue };
+                let unit = bad - column % height;
                 let rows = unit..unit + height;
-                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.judge);
+                part.suspects.exempt_range(role, rows, &part.shape, &mut self.judge);
             }
         }
     }

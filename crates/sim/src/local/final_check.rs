@@ -1,7 +1,7 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
 use braid_array::action::Command;
-use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{MemberId, Role};
@@ -28,6 +28,7 @@ pub fn stop(local: &mut Local) -> Result<Vec<Disk>, Failure> {
     local.judge.all_is_durable();
     let synced: Vec<bool> = local.parts.all().map(|part| part.synced).collect();
     let status = local.status();
+    local.look(&status);
     let holders = local.holders(&status);
     let disks = local.power_cut();
     for (part, synced) in local.parts.all_mut().zip(synced) {
@@ -36,7 +37,7 @@ pub fn stop(local: &mut Local) -> Result<Vec<Disk>, Failure> {
     for (part, holders) in
         local.parts.devices.iter().zip(holders).filter(|(part, _)| part.redundant())
     {
-        let stopped = Stopped::new(&part.scenario, &part.geometry, &disks, &holders);
+        let stopped = Stopped::new(&part.scenario, &part.shape, &disks, &holders);
         stopped.unmarked_difference().map_or(Ok(()), |what| Err(Failure(what)))?;
     }
     Ok(disks)
@@ -95,7 +96,7 @@ fn check_over_faults(local: &mut Local) -> Result<(), Failure> {
             sector < status.used_member_sectors
                 && has_others(local, &status, Strip { role, sector })
         };
-        let row = |sector: &u64| sector.wrapping_sub(part.scenario.data_offset);
+        let row = |sector: &u64| sector.wrapping_sub(part.shape.data_offset);
         let bad = disk.unreadable().iter().map(row).any(compared)
             || disk.blind() && (0..status.used_member_sectors).any(compared);
         if complete && bad {
@@ -115,8 +116,9 @@ fn has_others(local: &Local, status: &Status, strip: Strip) -> bool {
     if part.scenario.has_parity() {
         return true;
     }
-    let Some(sector) = part.geometry.array_sector_at(strip) else { return false };
-    let roles = (0..part.geometry.copies()).map(|copy| part.geometry.copy(sector, copy).role);
+    let Some(sector) = part.shape.geometry.array_sector_at(strip) else { return false };
+    let geometry = &part.shape.geometry;
+    let roles = (0..geometry.copies()).map(|copy| geometry.copy(sector, copy).role);
     roles.filter(|role| *role != strip.role).any(|role| holder(status, role).is_some())
 }
 
@@ -233,8 +235,8 @@ fn read_all(local: &mut Local) -> Result<(), Failure> {
     local.outputs()
 }
 
-/// Superblocks of a stopped array: clean, and all equally new.
-fn clean_superblocks(holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
+/// Superblocks of a stopped array: clean, and all equally new, with data where they are to be.
+fn clean_superblocks(part: &Part, holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
     let mut events = None;
     for &device in holders {
         let Ok(superblock) = assembly::candidate(device, &disks[device]).superblock else {
@@ -242,6 +244,11 @@ fn clean_superblocks(holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
         };
         if superblock.resync_offset != MAX_SECTOR {
             return Err(Failure(format!("device {device} is not clean after a stop")));
+        }
+        if superblock.data_offset != part.shape.data_offset
+            || superblock.has(feature::RESHAPE_ACTIVE)
+        {
+            return Err(Failure(format!("device {device} tells of another shape after a stop")));
         }
         if *events.get_or_insert(superblock.events) != superblock.events {
             return Err(Failure("event counts differ after a stop".to_owned()));
@@ -259,14 +266,14 @@ pub fn verify(mut local: Local) -> Result<Report, Failure> {
         .map(|part| part.into_iter().flatten().collect())
         .collect();
     let mut disks = stop(&mut local)?;
-    for holders in &holders {
-        clean_superblocks(holders, &disks)?;
+    for (part, holders) in local.parts.devices.iter().zip(&holders) {
+        clean_superblocks(part, holders, &disks)?;
     }
     let mut subsets = vec![Vec::new()];
     for _ in 0..if local.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
         let mut without = Vec::new();
         for (part, holders) in local.parts.devices.iter().zip(&holders) {
-            for _ in 0..part.scenario.tolerance() {
+            for _ in 0..part.tolerance() {
                 let device = local.rng.pick(holders);
                 if !without.contains(&device) {
                     without.push(device);

@@ -160,7 +160,8 @@ impl Driven {
             ..FaultProfile::CALM
         };
         let mut rng = Rng::new(0);
-        let mut memory = Memory { end: u64::from(Request::MAX_BYTES), rng: &mut rng };
+        let end = u64::from(Request::MAX_BYTES);
+        let mut memory = Memory { end, rng: &mut rng, grows: false };
         let machine = memory.start(config).map_err(|refusal| refusal.reason)?;
         let process = Process::of_array(Box::new(machine), memory.end, disks, attached);
         let mut world = World::new(rng, profile, Trace::new(false));

@@ -3,13 +3,15 @@
 //! the outer array.
 
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::geometry::Geometry;
+use braid_array::format::Superblock;
+use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::level::Level;
 use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Role};
 
 use crate::local::create;
 use crate::local::scenario::{Birth, Scenario};
+use crate::local::shape::{OldShape, Shape};
 use crate::local::suspects::Suspects;
 
 /// Largest height of a reconstructed unit.
@@ -18,12 +20,16 @@ const UNIT_SECTORS: u32 = 128;
 /// An array of the machine.
 #[derive(Debug)]
 pub struct Part {
-    /// Scenario of the array.
+    /// Scenario of the array; where that has another shape now, as if it had been created with it.
     pub scenario: Scenario,
     /// UUID by which its devices are found.
     pub set_uuid: [u8; 16],
     /// Place of the data, for the extent of a write hole.
-    pub geometry: Geometry,
+    pub shape: Shape,
+    /// The scenario that it was created by.
+    first: Scenario,
+    /// Members that it can do without in the shape that was asked for, until that is answered.
+    pub asked: Option<usize>,
     /// Columns of stripes whose parity may not fit.
     pub suspects: Suspects,
     /// Set if all copies are known to be equal: the content read stays.
@@ -39,7 +45,9 @@ impl Part {
     pub fn new(scenario: Scenario, set_uuid: [u8; 16]) -> Result<Self, String> {
         Ok(Self {
             set_uuid,
-            geometry: create::geometry(&scenario)?,
+            shape: Shape::of(&scenario)?,
+            asked: None,
+            first: scenario.clone(),
             suspects: Suspects::new(&scenario),
             synced: scenario.birth != Birth::Resync,
             rebuilt_with_gaps: false,
@@ -65,6 +73,68 @@ impl Part {
         if status.superblock.resync_offset != MAX_SECTOR {
             self.suspects.doubt_all();
         }
+    }
+
+    /// Takes the shape that superblocks tell of; `data_offset`: where they say that data begin, if
+    /// they were read.
+    pub fn look(&mut self, superblock: &Superblock, data_offset: Option<u64>) {
+        let level = Level::from_md(superblock.level);
+        let level = level.unwrap_or(self.first.level);
+        if matches!(level, Level::Linear | Level::Raid0) {
+            // It is as it was, even where another level was asked for.
+            self.scenario = self.first.clone();
+            self.suspects.reshape(self.data(), false, self.scenario.members);
+            return;
+        }
+        let before = (self.scenario.shape(), self.scenario.data_offset);
+        let old = self.shape.old.take();
+        let moves = superblock.has(feature::RESHAPE_ACTIVE);
+        let begin = data_offset.unwrap_or_else(|| match &old {
+            Some(old) if moves || superblock.raid_disks < u32::from(self.scenario.members) => {
+                old.data_offset
+            }
+            _ => self.scenario.data_offset,
+        });
+        let added = superblock.reshape.delta_disks;
+        let number = |disks: u32| u16::try_from(disks).unwrap_or_default();
+        if moves {
+            let disks = superblock.raid_disks.saturating_add_signed(-added);
+            self.scenario.take(level, number(disks), superblock, begin);
+            self.shape.old = create::geometry(&self.scenario).ok().map(|geometry| OldShape {
+                geometry,
+                data_offset: begin,
+                position: superblock.reshape.position,
+            });
+        }
+        let by = if moves { superblock.reshape.new_offset.into() } else { 0 };
+        let begin = begin.saturating_add_signed(by);
+        self.scenario.take(level, number(superblock.raid_disks), superblock, begin);
+        if let Ok(geometry) = create::geometry(&self.scenario) {
+            self.shape.geometry = geometry;
+        }
+        self.shape.data_offset = begin;
+        if before != (self.scenario.shape(), begin) || moves != old.is_some() {
+            let Scenario { members, .. } = self.scenario;
+            self.suspects.reshape(self.data(), self.scenario.has_parity(), members);
+            let redundant = !matches!(before.0.0, Level::Linear | Level::Raid0);
+            if redundant && self.scenario.data_sectors[0] > before.0.4 {
+                // What is new has yet to be brought in line.
+                self.synced = false;
+            }
+        }
+    }
+
+    /// Device sectors between which every member has data.
+    pub fn data(&self) -> std::ops::Range<u64> {
+        let least = self.scenario.data_sectors.iter().copied().min().unwrap_or(1);
+        self.shape.data(least)
+    }
+
+    /// Returns the number of members that it can always do without, in the shape that was asked for
+    /// as well.
+    pub fn tolerance(&self) -> usize {
+        let now = self.scenario.tolerance();
+        self.asked.map_or(now, |asked| asked.min(now))
     }
 
     /// Survives the loss of some member.

@@ -53,7 +53,7 @@ pub fn start(
         block_bytes: scenario.block_bytes,
     };
     let buffers_bytes = (scenario.depth * BUFFERS) as u64 * u64::from(SLOT_BYTES);
-    let mut memory = Memory { end: buffers_bytes, rng };
+    let mut memory = Memory { end: buffers_bytes, rng, grows: scenario.grows };
     let started = match build(&mut disks, parts, how, &mut memory) {
         Err(Refusal { could_force: true, .. }) => {
             how.force = true;
@@ -82,7 +82,7 @@ pub fn restart(
     let trace = std::mem::replace(&mut local.world.trace, Trace::new(false));
     let Local { scenario, parts, rng, .. } = local;
     let (world, forced) = start(disks, scenario, parts, rng, trace, read_only_without)?;
-    local.restart(world);
+    local.restart(world)?;
     Ok(forced)
 }
 

@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::geometry::{Geometry, Strip};
+use braid_array::geometry::Strip;
 
 use crate::disk::Disk;
 use crate::local::assembly;
 use crate::local::scenario::Scenario;
+use crate::local::shape::Shape;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -21,7 +22,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 #[derive(Debug)]
 pub struct Stopped<'a> {
     scenario: &'a Scenario,
-    geometry: &'a Geometry,
+    shape: &'a Shape,
     disks: &'a [Disk],
     /// The devices in sync, by role, with their bad blocks.
     members: Vec<Option<(usize, Vec<Range<u64>>)>>,
@@ -33,7 +34,7 @@ impl<'a> Stopped<'a> {
     /// `holders`: the device of each role that is in sync.
     pub fn new(
         scenario: &'a Scenario,
-        geometry: &'a Geometry,
+        shape: &'a Shape,
         disks: &'a [Disk],
         holders: &[Option<usize>],
     ) -> Self {
@@ -44,7 +45,7 @@ impl<'a> Stopped<'a> {
         let members =
             holders.iter().map(|device| device.map(|device| (device, bad(device)))).collect();
         let marked = holders.iter().flatten().find_map(|device| marked(disks, *device));
-        Self { scenario, geometry, disks, members, marked: marked.unwrap_or_default() }
+        Self { scenario, shape, disks, members, marked: marked.unwrap_or_default() }
     }
 
     /// The first difference that nothing marks.
@@ -58,10 +59,10 @@ impl<'a> Stopped<'a> {
     }
 
     fn first_difference(&self, except: &[Range<u64>]) -> Option<String> {
-        let mut end = self.geometry.array_sectors();
+        let mut end = self.shape.geometry.array_sectors();
         let mut differs: fn(&Self, u64) -> bool = Self::copies_differ;
         if self.scenario.has_parity() {
-            end = self.geometry.sync_sectors();
+            end = self.shape.geometry.sync_sectors();
             differs = Self::stripe_differs;
         }
         let marked = |sector: &u64| except.iter().any(|range| range.contains(sector));
@@ -69,10 +70,9 @@ impl<'a> Stopped<'a> {
         Some(format!("the members differ at {sector} of sync space"))
     }
 
-    /// Returns the content of a role, if it is known.
+    /// Returns the content of a role at a device sector, if it is known.
     fn held(&self, role: Role, sector: u64) -> Option<&[u8]> {
         let (device, bad) = self.members[role.index()].as_ref()?;
-        let sector = self.scenario.data_offset + sector;
         let disk = &self.disks[*device];
         let readable = !disk.blind() && !disk.unreadable().contains(&sector);
         let told = readable && !bad.iter().any(|range| range.contains(&sector));
@@ -81,28 +81,31 @@ impl<'a> Stopped<'a> {
     }
 
     fn copies_differ(&self, sector: u64) -> bool {
-        let held = (0..self.geometry.copies()).filter_map(|copy| {
-            let Strip { role, sector } = self.geometry.copy(sector, copy);
-            self.held(role, sector)
+        let Shape { geometry, data_offset, .. } = self.shape;
+        let held = (0..geometry.copies()).filter_map(|copy| {
+            let Strip { role, sector } = geometry.copy(sector, copy);
+            self.held(role, data_offset + sector)
         });
         let held: Vec<&[u8]> = held.collect();
         held.windows(2).any(|pair| pair[0] != pair[1])
     }
 
     fn stripe_differs(&self, row: u64) -> bool {
-        let stripe = row / u64::from(self.geometry.chunk_sectors());
-        let (p, q) = self.geometry.parity_roles(stripe);
-        let indices = 0..self.geometry.data_disks();
+        let Some((geometry, data_offset)) = self.shape.at_row(row) else { return false };
+        let stripe = row / u64::from(geometry.chunk_sectors());
+        let row = data_offset + row;
+        let (p, q) = geometry.parity_roles(stripe);
+        let indices = 0..geometry.data_disks();
         let data: Option<Vec<&[u8]>> = indices
             .clone()
-            .map(|index| self.held(self.geometry.data_role(stripe, index), row))
+            .map(|index| self.held(geometry.data_role(stripe, index), row))
             .collect();
         let Some(data) = data else { return false };
         let Some(p) = self.held(p, row) else { return false };
         let (coefs, q) = match q.map(|q| self.held(q, row)) {
             None => (Vec::new(), None),
             Some(None) => return false,
-            Some(held) => (indices.map(|i| self.geometry.q_coef(stripe, i)).collect(), held),
+            Some(held) => (indices.map(|i| geometry.q_coef(stripe, i)).collect(), held),
         };
         let found = braid_parity::check(&data, &coefs, p, q);
         found.p_differs != 0 || found.q_differs != 0

@@ -8,6 +8,7 @@ use crate::judge::Judge;
 use crate::local::assembly;
 use crate::local::create;
 use crate::local::final_check;
+use crate::local::growth::Growth;
 use crate::local::nested::{self, Nest};
 use crate::local::part::{Part, Parts};
 use crate::local::past::Snapshot;
@@ -73,7 +74,7 @@ fn run_lives(
     let sectors = world.processes[CLIENT].client().array_sectors();
     let mut judge = Judge::new(sectors).with_buffers(BUFFERS);
     judge.client_begins(CLIENT, scenario.depth, SLOT_BYTES.into());
-    if sectors != parts.top().geometry.array_sectors() {
+    if sectors != parts.top().shape.geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));
     }
     let lives = scenario.lives;
@@ -139,6 +140,11 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
     let mut cut_in = early.then(|| local.rng.between(1, requests * 12));
     // Some are shorter than the time until memory is given back, some longer than a page is dirty.
     let mut rest = Rest::draw(&mut local.rng.aside(2), requests, 2_000..=40_000);
+    let mut growth = Growth::draw(&local.scenario, local.rng.aside(4), requests);
+    let requests = requests + growth.requests();
+    if growth.comes() {
+        cut_in = None;
+    }
     let mut linger = local.rng.pick(&[0, 20, 200, 1000]);
     if local.scenario.has_journal() && local.rng.percent(60) {
         local.ask(Command::JournalMode(JournalMode::WriteBack));
@@ -158,6 +164,9 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
                 cut_in = Some(local.rng.between(1, 40));
             }
         }
+        growth.drive(local, submitted);
+        workload.resize(local.judge.oracle.sectors());
+        cut_in = growth.draw_cut(local, crash).or(cut_in);
         let rests = rest.is_now(local.world.now(), submitted);
         while !rests && submitted < requests && local.submit(&mut workload)? {
             submitted += 1;

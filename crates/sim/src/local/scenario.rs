@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use braid_array::format::Version;
+use braid_array::format::{Superblock, Version};
 use braid_array::level::Level;
 
 use crate::fault::{FaultProfile, Mutation};
@@ -49,6 +49,8 @@ pub struct Scenario {
     pub data_offset: u64,
     /// Sectors of a device beyond its data area.
     pub slack_sectors: u64,
+    /// Sectors of these that superblocks count as room for data at first.
+    pub unused_sectors: u64,
     /// Where the superblock is.
     pub version: Version,
     /// Bytes for each bit of the bitmap.
@@ -74,7 +76,12 @@ pub struct Scenario {
     /// More members may be lost than the level does without: errors are allowed then, garbage is
     /// not.
     pub excess: bool,
+    /// The array is given other shapes.
+    pub grows: bool,
 }
+
+/// Level, layout, members, chunk and used part of each member.
+type Numbers = (Level, u32, u16, u32, u64);
 
 const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
 
@@ -97,7 +104,46 @@ impl Scenario {
             Level::Raid10,
             Level::Raid10,
         ]);
-        Self::draw_of(level, u16::MAX, rng, mutation)
+        let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);
+        scenario.draw_growth(&mut rng.aside(3));
+        scenario
+    }
+
+    /// Draws room for other shapes, or none. The generator is one of its own: seeds without are
+    /// unchanged.
+    fn draw_growth(&mut self, aside: &mut Rng) {
+        self.grows = self.level != Level::Linear && aside.percent(20);
+        if !self.grows {
+            return;
+        }
+        self.lives = self.lives.max(2);
+        let unit = u64::from(self.chunk_sectors.max(8));
+        if self.has_parity() && self.version != Version::V1_0 {
+            self.data_offset += unit * aside.pick(&[0, 1, 1, 2, 2, 3, 4, 5]);
+        }
+        if self.level != Level::Raid0 {
+            self.unused_sectors = unit * aside.pick(&[0, 0, 1, 2, 3]);
+            self.slack_sectors += self.unused_sectors;
+        }
+    }
+
+    /// Facts that decide where bytes lie.
+    pub fn shape(&self) -> Numbers {
+        (self.level, self.layout, self.members, self.chunk_sectors, self.data_sectors[0])
+    }
+
+    /// The array has this shape now; devices stay as large as they are.
+    pub fn take(&mut self, level: Level, members: u16, superblock: &Superblock, data_offset: u64) {
+        let Superblock { layout, chunk_sectors, size_sectors, .. } = *superblock;
+        let largest = self.data_sectors.iter().copied().max().unwrap_or(0);
+        let device_sectors = self.device_sectors(largest);
+        self.level = level;
+        self.layout = layout;
+        self.members = members;
+        self.chunk_sectors = chunk_sectors;
+        self.data_sectors = vec![size_sectors; usize::from(members)];
+        self.data_offset = data_offset;
+        self.slack_sectors = device_sectors.saturating_sub(data_offset + size_sectors);
     }
 
     /// Draws one of this level, with so many members at most (but no less than it takes).
@@ -128,6 +174,7 @@ impl Scenario {
             data_sectors: draw_sizes(level, members, chunk_sectors, rng),
             data_offset: if version == Version::V1_0 { 0 } else { rng.pick(&[32, 64, 128]) },
             slack_sectors: rng.pick(&[32, 40, 64]),
+            unused_sectors: 0,
             version,
             bitmap_chunk_bytes: (redundant && rng.percent(45))
                 .then(|| 4096 << rng.between(0, 4) as u32),
@@ -141,6 +188,7 @@ impl Scenario {
             depth: rng.pick(&[1, 2, 4, 8, 12]),
             troubles: rng.pick(&[0, 1, 2, 4, 8]),
             excess: rng.percent(12),
+            grows: false,
         }
     }
 
@@ -150,6 +198,8 @@ impl Scenario {
         let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);
         scenario.bitmap_chunk_bytes = None;
         scenario.excess = false;
+        // Which is refused.
+        scenario.grows = rng.aside(3).percent(5);
         scenario.lives = rng.between(2, 4) as u32;
         scenario.log = if level == Level::Raid5 && rng.percent(70) {
             // With room for one unit, or for a few.
@@ -186,12 +236,6 @@ impl Scenario {
         matches!(self.log, Log::Journal(_))
     }
 
-    /// Where every member has data, in device sectors.
-    pub fn shared_data(&self) -> std::ops::Range<u64> {
-        let data_sectors = self.data_sectors.iter().copied().min().unwrap_or(1);
-        self.data_offset..self.data_offset + data_sectors
-    }
-
     /// Sectors of a device that has a data area of this size.
     pub const fn device_sectors(&self, data_sectors: u64) -> u64 {
         self.data_offset + data_sectors + self.slack_sectors
@@ -214,7 +258,8 @@ fn profile(block_bytes: u32, mutation: Option<Mutation>, rng: &mut Rng) -> Fault
     }
 }
 
-fn tolerance(level: Level, layout: u32, members: u16) -> usize {
+/// Members that an array of this shape can always do without.
+pub fn tolerance(level: Level, layout: u32, members: u16) -> usize {
     match level {
         Level::Linear | Level::Raid0 => 0,
         Level::Raid1 => usize::from(members) - 1,
@@ -285,6 +330,9 @@ impl fmt::Display for Scenario {
         }
         if self.excess {
             write!(f, " excess")?;
+        }
+        if self.grows {
+            write!(f, " grows")?;
         }
         Ok(())
     }

@@ -8,18 +8,17 @@
 use braid_array::Role;
 use std::collections::BTreeSet;
 
-use braid_array::geometry::{Geometry, Strip};
-
 use crate::judge::Judge;
 use crate::local::scenario::Scenario;
+use crate::local::shape::Shape;
 use crate::oracle::Range;
 
-/// The columns in doubt.
+/// The columns in doubt, by device sector.
 #[derive(Debug)]
 pub struct Suspects {
-    /// By sector of the data area; empty for levels without parity.
+    /// From `start` on; empty for levels without parity.
     columns: Vec<bool>,
-    data_offset: u64,
+    start: u64,
     any: bool,
     /// Roles already exempted there.
     exempted: Vec<bool>,
@@ -36,12 +35,22 @@ impl Suspects {
         let largest = scenario.data_sectors.iter().copied().max().unwrap_or(0);
         Self {
             columns: vec![false; if scenario.has_parity() { largest as usize } else { 0 }],
-            data_offset: scenario.data_offset,
+            start: scenario.data_offset,
             any: false,
             exempted: vec![false; usize::from(scenario.members)],
             written: BTreeSet::new(),
             served: false,
         }
+    }
+
+    /// The array has so many members now, with data between these device sectors; none are in doubt
+    /// where no parity is.
+    pub fn reshape(&mut self, data: std::ops::Range<u64>, has_parity: bool, members: u16) {
+        let columns = if has_parity { data.clone() } else { 0..0 };
+        self.columns = columns.map(|column| self.contains(column)).collect();
+        self.start = data.start;
+        self.any = self.columns.contains(&true);
+        self.exempted = vec![false; usize::from(members)];
     }
 
     /// Returns whether nothing is in doubt.
@@ -51,8 +60,12 @@ impl Suspects {
 
     /// Returns whether this device sector is in a column in doubt.
     pub fn contains(&self, device_sector: u64) -> bool {
-        let column = device_sector.wrapping_sub(self.data_offset);
-        usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)
+        self.index(device_sector).is_some_and(|at| self.columns[at])
+    }
+
+    fn index(&self, column: u64) -> Option<usize> {
+        let at = column.checked_sub(self.start)? as usize;
+        (at < self.columns.len()).then_some(at)
     }
 
     /// A write of this range has come.
@@ -76,38 +89,40 @@ impl Suspects {
     pub fn pending(&mut self, ranges: &[(u64, u64)]) {
         for &(sector, sectors) in ranges {
             for column in sector..sector + sectors {
-                self.doubt(column.wrapping_sub(self.data_offset));
+                self.doubt(column);
             }
         }
     }
 
     /// A write of this range of the array was in flight when the power went off: some members may
     /// have it for good, and others not at all.
-    pub fn in_flight(&mut self, range: Range, geometry: &Geometry) {
+    pub fn in_flight(&mut self, range: Range, shape: &Shape) {
         if self.columns.is_empty() {
             return;
         }
         for sector in range.sector..range.sector + range.sectors {
-            self.doubt(geometry.copy(sector, 0).sector);
+            shape.columns(sector).for_each(|column| self.doubt(column));
         }
     }
 
     /// A write of this range was answered: its columns were made to fit, also where no resync has
-    /// been yet.
-    pub fn written(&mut self, range: Range, geometry: &Geometry) {
-        if self.is_empty() {
+    /// been yet. While data move, which ones these are is not asked.
+    pub fn written(&mut self, range: Range, shape: &Shape) {
+        if self.is_empty() || shape.moves() {
             return;
         }
         for sector in range.sector..range.sector + range.sectors {
-            if let Some(column) = self.columns.get_mut(geometry.copy(sector, 0).sector as usize) {
-                *column = false;
+            for column in shape.columns(sector) {
+                if let Some(at) = self.index(column) {
+                    self.columns[at] = false;
+                }
             }
         }
     }
 
     fn doubt(&mut self, column: u64) {
-        if let Some(column) = self.columns.get_mut(column as usize) {
-            *column = true;
+        if let Some(at) = self.index(column) {
+            self.columns[at] = true;
             self.any = true;
             self.exempted.fill(false);
         }
@@ -127,21 +142,20 @@ impl Suspects {
     }
 
     /// Takes the promise off the data of a missing role in these columns.
-    pub fn exempt(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
+    pub fn exempt(&mut self, role: Role, shape: &Shape, judge: &mut Judge) {
         if std::mem::replace(&mut self.exempted[role.index()], true) {
             return;
         }
-        self.exempt_range(role, 0..self.columns.len() as u64, geometry, judge);
+        let all = self.start..self.start + self.columns.len() as u64;
+        self.exempt_range(role, all, shape, judge);
     }
 
     /// Takes the promise off the unfinished writes of a missing role: a partial parity log does not
     /// protect them.
-    pub fn exempt_being_written(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
-        for sector in (0..self.columns.len()).filter(|column| self.columns[*column]) {
-            let strip = Strip { role, sector: sector as u64 };
-            if let Some(sector) = geometry.array_sector_at(strip)
-                && self.written.contains(&sector)
-            {
+    pub fn exempt_being_written(&mut self, role: Role, shape: &Shape, judge: &mut Judge) {
+        for (column, _) in (self.start..).zip(&self.columns).filter(|(_, doubt)| **doubt) {
+            let sectors = shape.array_sectors_at(role, column);
+            for sector in sectors.filter(|sector| self.written.contains(sector)) {
                 judge.oracle.exempt(sector);
             }
         }
@@ -152,12 +166,15 @@ impl Suspects {
         &self,
         role: Role,
         columns: std::ops::Range<u64>,
-        geometry: &Geometry,
+        shape: &Shape,
         judge: &mut Judge,
     ) {
-        for sector in columns.filter(|column| self.columns.get(*column as usize) == Some(&true)) {
-            if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
-                judge.oracle.exempt(sector);
+        for column in columns.filter(|column| self.contains(*column)) {
+            for sector in shape.array_sectors_at(role, column) {
+                // While data move there are none yet in what is going to be new.
+                if sector < judge.oracle.sectors() {
+                    judge.oracle.exempt(sector);
+                }
             }
         }
     }

@@ -40,7 +40,9 @@ fn may_fail(local: &mut Local, status: &Status, member: MemberId) -> bool {
     {
         lost[role.index()] = true;
     }
-    survivable(local, status, part, lost.iter().filter(|lost| **lost).count())
+    let is_spare = state.is_some_and(|m| m.state == MemberState::Spare);
+    let coming = usize::from(is_spare && local.parts.devices[part].asked.is_some());
+    survivable(local, status, part, coming + lost.iter().filter(|lost| **lost).count())
 }
 
 /// Returns whether sectors of this member may break. A member under recovery may be in sync, with
@@ -67,12 +69,47 @@ fn survivable(local: &mut Local, status: &Status, part: usize, lost: usize) -> b
     let rebuilding = members.filter(|m| m.state == MemberState::Rebuilding);
     let devices: Vec<_> = rebuilding.filter_map(|m| local.device(m.member)).collect();
     let lost = lost + devices.into_iter().filter(|device| local.is_unsound(*device)).count();
+    let lost = if local.parts.devices[part].asked.is_none() {
+        lost
+    } else {
+        lost + unsound_spares(local, &arrays(status)[part])
+    };
     let array = &local.parts.devices[part];
-    let enough = lost + usize::from(array.rebuilt_with_gaps) <= array.scenario.tolerance();
+    let enough = lost + usize::from(array.rebuilt_with_gaps) <= array.tolerance();
     if !enough && local.scenario.excess {
         local.excess = true;
     }
     enough || local.excess
+}
+
+/// Counts the spares that are faulty and not known to be: they may have a role in a moment.
+fn unsound_spares(local: &mut Local, array: &Status) -> usize {
+    let spares = array.members.iter().filter(|m| m.state == MemberState::Spare);
+    let devices: Vec<_> = spares.map(|m| local.device(m.member)).collect();
+    let mut unsound = |device| local.is_unsound(device);
+    devices.into_iter().filter(|device| device.is_none_or(&mut unsound)).count()
+}
+
+/// Returns whether the array may be asked for a shape that can do without so many members, or that
+/// it is going to refuse; from now on no more may be broken than that shape survives.
+pub fn may_grow(local: &mut Local, status: &Status, tolerance: Option<usize>) -> bool {
+    let asked = tolerance.unwrap_or_else(|| local.parts.devices[0].tolerance());
+    local.parts.devices[0].asked = Some(asked);
+    let lost = lost(local, status, 0).into_iter().filter(|lost| *lost).count();
+    let may = survivable(local, status, 0, lost);
+    if !may {
+        local.parts.devices[0].asked = None;
+    }
+    may
+}
+
+/// A member of a mirror fails, and is removed.
+pub fn take_off(local: &mut Local, status: &Status) {
+    if devices(status).any(|m| m.state == MemberState::Faulty) {
+        remove(local, status);
+    } else if status.degraded == 0 {
+        fail(local, status);
+    }
 }
 
 /// Returns whether the power may be cut. The write hole of an inner array may hit metadata of the
@@ -105,6 +142,7 @@ const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, Me
 /// Causes a drawn trouble, if it is possible.
 pub fn inject(local: &mut Local) {
     let status = local.status();
+    local.look(&status);
     if local.rng.percent(40) && return_members(local, &status) {
         return;
     }
@@ -190,7 +228,7 @@ fn damage(local: &mut Local, status: &Status, for_good: bool) {
         return;
     }
     let part = part_of(status, member);
-    let data = local.parts.devices[part].scenario.shared_data();
+    let data = local.parts.devices[part].data();
     let count = local.rng.between(1, 4);
     let start = data.start + local.rng.below(data.end - data.start);
     let end = (start + count).min(data.end);
@@ -213,7 +251,7 @@ fn damage(local: &mut Local, status: &Status, for_good: bool) {
 
 /// Makes the same sectors unreadable on more members than the level does without.
 pub fn scratch(local: &mut Local, status: &Status) {
-    let data = local.parts.devices[0].scenario.shared_data();
+    let data = local.parts.devices[0].data();
     let start = data.start + local.rng.below(data.end - data.start);
     let end = (start + local.rng.between(1, 200)).min(data.end);
     local.excess = true;

@@ -18,6 +18,34 @@ fn writes_end_that_a_full_journal_has_no_room_for() {
     run_log_seed(14619, Options::default()).unwrap_or_else(|line| panic!("{line}"));
 }
 
+fn local_passes(seed: u64) {
+    run_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+}
+
+/// Writes wait for what is being moved, and that for the limits of background work.
+#[test]
+fn a_move_that_keeps_to_its_limits_goes_on_by_itself() {
+    local_passes(62);
+}
+
+/// A move takes more strips than there is memory for, by less than the pages of metadata take.
+#[test]
+fn a_move_that_there_is_too_little_memory_for_is_refused() {
+    local_passes(1727);
+}
+
+/// A member left in the middle of a move, and comes back in the middle of the next one.
+#[test]
+fn a_member_that_left_in_another_move_holds_nothing_up() {
+    local_passes(2494);
+}
+
+/// A member fails in the middle of a move, and the power with it.
+#[test]
+fn a_degraded_array_starts_by_force_in_the_middle_of_a_move() {
+    local_passes(5397);
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());

@@ -453,3 +453,44 @@ fn what_cannot_be_is_refused_with_nothing_written() {
         assert_eq!(world.writes, 0, "{reason}");
     }
 }
+
+/// A chunk of the bitmap is new in part: the part is brought in line.
+#[test]
+fn what_is_new_in_a_chunk_of_the_bitmap_is_brought_in_line() {
+    let mut world = World::with(5, 2, 3, 16, |config| {
+        let members = config.members.iter_mut().map(|member| &mut member.superblock);
+        members.chain([&mut config.superblock]).for_each(|sb| sb.size_sectors = SMALL - 16);
+        with_bitmap(config, SMALL - 16);
+    });
+    for (disk, byte) in world.disks.iter_mut().flatten().zip(1..) {
+        disk.write(DATA_OFFSET + SMALL - 16, &noise(byte, 16 * 512), true);
+    }
+    world.command(Command::Grow(Grow::Size(Some(SMALL))));
+    assert_eq!(world.check(), 0);
+}
+
+/// As many rows as there are far copies go together.
+#[test]
+fn rows_that_no_copy_has_room_in_are_not_added() {
+    let mut world = small(10, 0x1_0201, 4, 16);
+    let why = world.refused(Command::Grow(Grow::Size(Some(SMALL + 16))));
+    assert!(why.contains("of each member are used"), "{why}");
+    world.command(Command::Grow(Grow::Size(Some(SMALL + 32))));
+    assert_eq!(world.array.status().used_member_sectors, SMALL + 32);
+}
+
+/// A stop is asked for while members are told and a write waits for that: the write is durable
+/// when the array has stopped.
+#[test]
+fn a_stop_waits_for_requests_that_wait_for_the_change() {
+    let mut world = small(5, 2, 3, 16);
+    world.hold(|_, op| is_superblock(op));
+    assert!(!world.begin_command(MAX));
+    let content = noise(3, 4096);
+    assert!(!world.begin_write(0, &content));
+    assert!(!world.begin_command(Command::Stop));
+    world.hold_nothing();
+    world.run();
+    world.cut_power_and_restart();
+    assert!(world.read(0, 8).unwrap() == content);
+}

@@ -459,3 +459,18 @@ fn requests_go_on_while_data_move_back_and_forth() {
         });
     }
 }
+
+/// Rows of a move are those that it writes to: what it could not read is not there.
+#[test]
+fn a_move_rewrites_nothing_where_it_could_not_read() {
+    let mut world = begin(CHANGES[0], false);
+    let content = fill(&mut world);
+    world.bad.push((MemberId(1), DATA_OFFSET + 100));
+    world.command(Command::Grow(CHANGES[0].4));
+    world.run();
+    assert!(has_ended(&world));
+    let corrected = |event: &ArrayEvent| matches!(event, ArrayEvent::ReadCorrected { .. });
+    assert!(!world.events.iter().any(corrected), "{:?}", world.events);
+    let first = world.read(0, 2048).unwrap();
+    assert!(first == content[..first.len()]);
+}

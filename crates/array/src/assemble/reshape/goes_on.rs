@@ -2,7 +2,7 @@
 //! much. Others are read, and md goes on with them.
 
 use super::maps::Numbers;
-use super::{config, seen};
+use super::seen;
 use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
@@ -27,9 +27,11 @@ pub(super) fn is_possible(
         && by % chunk == 0
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
         && !newest.version.is_behind_data();
-    // All members move by as much.
+    // All members move by as much. Who left in another reshape is none of them.
     let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let mut told = members.filter(|sb| same_array(sb, newest) && sb.has(feature::RESHAPE_ACTIVE));
+    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
+    let members = members.filter(|sb| same_array(sb, newest)).filter(current);
+    let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
         superblock.has(feature::NEW_OFFSET)
             && superblock.reshape.new_offset == reshape.new_offset
@@ -54,7 +56,7 @@ pub(super) fn decide(
     let by = |side, options| {
         decide_alike(&with_bitmaps(numbers, candidates, superblock, side), newest, options)
     };
-    if numbers.is_not_begun() {
+    if numbers.is_not_begun() && !crate::broken("reshape-start") {
         return by(Side::Old, options);
     }
     // All members have roles in the shape that has more of them.
@@ -62,11 +64,13 @@ pub(super) fn decide(
     let (wide, other) = if grows { (Side::New, Side::Old) } else { (Side::Old, Side::New) };
     let mut assembly = by(wide, options);
     let needs_other = !grows || numbers.position < numbers.size_sectors();
-    if needs_other && let Err(why) = config(by(other, Options { read_only: true, ..options }).start)
+    if needs_other
+        && let Start::Refused { reason, next, could_force } =
+            by(other, Options { read_only: true, ..options }).start
     {
         let name = if grows { "from" } else { "to" };
-        let reason = format!("by the map that data move {name}: {}", why.reason);
-        assembly.start = Start::Refused { reason, next: why.next, could_force: false };
+        let reason = format!("by the map that data move {name}: {reason}");
+        assembly.start = Start::Refused { reason, next, could_force };
     }
     if let Start::Ready { config, .. } = &mut assembly.start {
         as_told(config, superblock, wide);
@@ -136,5 +140,8 @@ pub(in crate::assemble) fn settled(
         }
         candidate
     };
+    if crate::broken("reshape-end") {
+        return candidates;
+    }
     candidates.into_iter().map(settle).collect()
 }

@@ -12,6 +12,7 @@ use braid_sim::local::create;
 use braid_sim::local::part::holder;
 use braid_sim::local::redundancy::Stopped;
 use braid_sim::local::scenario::{Birth, Log, Scenario};
+use braid_sim::local::shape::Shape;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 use braid_sim::world::World;
@@ -81,6 +82,7 @@ impl Lane for Here {
             data_sectors: vec![DATA_SECTORS; code.members.into()],
             data_offset: DATA_SECTOR,
             slack_sectors: 64,
+            unused_sectors: 0,
             version: Version::V1_2,
             bitmap_chunk_bytes: setup.bitmap.then_some(64 << 10),
             log: Log::None,
@@ -98,6 +100,7 @@ impl Lane for Here {
             depth: SLOTS as usize,
             troubles: 0,
             excess: false,
+            grows: false,
         };
         let mut rng = Rng::new(1);
         let mut disks = create::create(&scenario, &mut rng);
@@ -116,7 +119,7 @@ impl Lane for Here {
         let how = How { without: &[], read_only, force: false, block_bytes: BLOCK_BYTES };
         let (config, attached) = assembly::assemble(&self.disks, set_uuid, how)
             .unwrap_or_else(|refusal| panic!("no array: {}", refusal.reason));
-        let mut memory = Memory { end: SLOTS * SLOT_BYTES, rng: &mut self.rng };
+        let mut memory = Memory { end: SLOTS * SLOT_BYTES, rng: &mut self.rng, grows: false };
         let machine = Box::new(memory.start(config).expect("an array"));
         let disks = std::mem::take(&mut self.disks);
         let process = Process::of_array(machine, memory.end, disks, &attached);
@@ -143,8 +146,8 @@ impl Lane for Here {
         let device = |role| process.device_of(holder(&status, role)?);
         let holders: Vec<_> = Role::all(self.scenario.members).map(device).collect();
         let disks: Vec<Disk> = process.devices.iter().map(|device| device.disk.clone()).collect();
-        let geometry = create::geometry(&self.scenario).expect("a geometry");
-        Stopped::new(&self.scenario, &geometry, &disks, &holders).difference()
+        let shape = Shape::of(&self.scenario).expect("a shape");
+        Stopped::new(&self.scenario, &shape, &disks, &holders).difference()
     }
 
     fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember {

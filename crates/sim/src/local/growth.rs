@@ -1,0 +1,150 @@
+//! Other shapes for an array while it lives: more members, more of each, another level.
+//!
+//! The array is asked again and again until it may have the shape; what it refuses is refused.
+
+use braid_array::action::Command;
+use braid_array::format::Version;
+use braid_array::grow::{self, Grow};
+use braid_array::level::Level;
+use braid_array::status::{MemberState, Status};
+
+use crate::local::Local;
+use crate::local::scenario::{self, Scenario};
+use crate::local::troubles;
+use crate::rng::Rng;
+
+/// The array is looked at once in so many events.
+const EVENTS: u32 = 16;
+/// Looks until a wish is asked for that is going to be refused.
+const LOOKS: u32 = 60;
+
+/// The shapes that are asked for in a life.
+#[derive(Debug)]
+pub struct Growth {
+    rng: Rng,
+    /// Before which request the next one is asked for.
+    at: Option<u64>,
+    wish: Option<Grow>,
+    looks: u32,
+    events: u32,
+}
+
+impl Growth {
+    /// Draws when the array is asked for in a life of so many requests, if it ever is.
+    pub fn draw(scenario: &Scenario, mut aside: Rng, requests: u64) -> Self {
+        let at = (scenario.grows && aside.percent(80)).then(|| aside.below(requests / 2));
+        Self { rng: aside, at, wish: None, looks: LOOKS, events: 0 }
+    }
+
+    /// Returns how many requests come besides, to meet the change.
+    pub const fn requests(&self) -> u64 {
+        if self.comes() { 60 } else { 0 }
+    }
+
+    /// Returns whether the array is asked for another shape in this life: then the power is cut
+    /// near the begin or the end of the change.
+    pub const fn comes(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Asks for another shape if it is time, and does what that takes.
+    pub fn drive(&mut self, local: &mut Local, submitted: u64) {
+        if self.at.is_none_or(|at| at > submitted) || local.parts.top().asked.is_some() {
+            return;
+        }
+        self.events += 1;
+        if self.events % EVENTS != 1 {
+            return;
+        }
+        let status = local.status();
+        local.look(&status);
+        if local.parts.top().shape.moves() {
+            return;
+        }
+        let scenario = &local.parts.top().scenario;
+        let wish = *self.wish.get_or_insert_with(|| draw_wish(scenario, &mut self.rng));
+        self.looks -= 1;
+        match grow::plan(&status, wish) {
+            Err(_) if self.looks > 0 => prepare(local, &status, wish),
+            planned => {
+                let shape = planned.ok();
+                let tolerance = shape.map(|shape| {
+                    let layout = shape.layout.encode();
+                    scenario::tolerance(shape.level, layout, shape.raid_disks as u16)
+                });
+                if troubles::may_grow(local, &status, tolerance) {
+                    local.ask(Command::Grow(wish));
+                    local.cut_percent = 20;
+                    self.over(submitted);
+                } else if self.looks == 0 {
+                    self.over(submitted);
+                }
+            }
+        }
+    }
+
+    /// Another one may follow.
+    fn over(&mut self, submitted: u64) {
+        let Self { rng, .. } = self;
+        self.at = rng.percent(50).then(|| submitted + rng.below(20));
+        self.wish = None;
+        self.looks = LOOKS;
+    }
+
+    /// Draws after how many events the power is to be cut, as likely as the array says.
+    pub fn draw_cut(&mut self, local: &mut Local, crash: bool) -> Option<u64> {
+        let percent = std::mem::take(&mut local.cut_percent);
+        if percent == 0 || !crash {
+            return None;
+        }
+        let within = self.rng.pick(&[20, 60, 120, 250, 500]);
+        self.rng.percent(percent).then(|| self.rng.between(1, within))
+    }
+}
+
+fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
+    let members = u32::from(scenario.members);
+    let unit = u64::from(scenario.chunk_sectors.max(8));
+    let size = scenario.data_sectors[0] + unit;
+    let size = Grow::Size(rng.percent(50).then_some(size));
+    let level = |level: i32, rng: &mut Rng| Grow::Level { level, keep_layout: rng.percent(90) };
+    match (scenario.level, rng.below(10)) {
+        (Level::Raid1, 0..=3) => Grow::RaidDisks(members + 1),
+        (Level::Raid1, 4..=5) => Grow::RaidDisks(members - 1),
+        (Level::Raid1, 6..=7) => level(5, rng),
+        (Level::Raid4 | Level::Raid5 | Level::Raid6, 0..=5)
+            if scenario.version != Version::V1_0 =>
+        {
+            Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
+        }
+        (Level::Raid4, 6..=7) => level(5, rng),
+        (Level::Raid5, 6..=7) => {
+            let to = if members == 2 { 1 } else { rng.pick(&[4, 6, 6, 6]) };
+            level(to, rng)
+        }
+        (Level::Raid6, 6..=7) => level(5, rng),
+        (Level::Raid0, _) => {
+            let to = rng.pick(&[4, 5, 10]);
+            level(to, rng)
+        }
+        _ => size,
+    }
+}
+
+/// Adds the members that it takes; of a mirror that is to have less copies, one is taken off.
+fn prepare(local: &mut Local, status: &Status, wish: Grow) {
+    let scenario = &local.parts.top().scenario;
+    let members = u32::from(scenario.members);
+    let new = match wish {
+        Grow::RaidDisks(count) if count < members => {
+            return troubles::take_off(local, status);
+        }
+        Grow::RaidDisks(count) => count - members,
+        Grow::Level { level: 6, .. } => 1,
+        _ => 0,
+    };
+    let spares = status.members.iter().filter(|member| member.state == MemberState::Spare);
+    if (spares.count() as u32) < new && local.asked() == 0 {
+        troubles::add_blank(local);
+    }
+}
