@@ -1,6 +1,6 @@
 //! Clients with the key of one array alone.
 
-use super::strangers::{goes_on, greeting_with, greets, message, says_in_vain};
+use super::strangers::{goes_on, greeting_with, greets, message, say_in_vain};
 use super::*;
 use crate::fabric::greet::connect;
 
@@ -105,14 +105,14 @@ fn the_key_of_one_array_is_not_that_of_another() {
 fn half_an_array_gets_nobody_in() {
     let mut side = KEYED.side(true);
     let whole = hello(Some(ARRAY)).encode();
-    for bytes in [HELLO_BYTES, HELLO_BYTES + 1, whole.len() - 1, whole.len()] {
-        says_in_vain(&mut side, &whole[..bytes]);
+    let cuts = [HELLO_BYTES, HELLO_BYTES + 1, whole.len() - 1, whole.len()];
+    let mut said: Vec<Vec<u8>> = cuts.map(|bytes| whole[..bytes].to_vec()).into();
+    for length in [15_u32, u32::MAX] {
+        let mut wrong = whole.clone();
+        wrong[12..16].copy_from_slice(&length.to_le_bytes());
+        said.push(wrong);
     }
-    let mut short = whole.clone();
-    short[12..16].copy_from_slice(&15_u32.to_le_bytes());
-    says_in_vain(&mut side, &short);
-    short[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
-    says_in_vain(&mut side, &short);
+    say_in_vain(&mut side, &said);
     goes_on(side);
 }
 

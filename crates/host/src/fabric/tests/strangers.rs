@@ -90,8 +90,8 @@ fn a_node_that_dies_in_the_handshake_is_not_said_to_have_another_key() {
     assert_eq!(error, "ends the connection during the handshake; try again");
 }
 
-/// Says this after a good hello, and then nothing more; and is hung up on.
-fn says_after_hello(side: &mut Side, bytes: &[u8]) {
+/// Says each of these after a good hello, and then nothing more; and is hung up on.
+fn says_after_hello(side: &mut Side, said: &[Vec<u8>]) {
     let hello = Hello {
         kind: TransportKind::Tcp,
         keyed: true,
@@ -99,29 +99,33 @@ fn says_after_hello(side: &mut Side, bytes: &[u8]) {
         array: None,
         blob: Vec::new(),
     };
-    says_in_vain(side, &[&hello.encode(), bytes].concat());
+    let said: Vec<Vec<u8>> =
+        said.iter().map(|bytes| [hello.encode(), bytes.clone()].concat()).collect();
+    say_in_vain(side, &said);
 }
 
-pub(super) fn says_in_vain(side: &mut Side, bytes: &[u8]) {
-    let mut stream = TcpStream::connect(&side.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(bytes).unwrap();
-    let reader = std::thread::spawn(move || {
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
-    while !reader.is_finished() {
+/// Strangers at the same time, as some are listened to for seconds, each with something to say.
+pub(super) fn say_in_vain(side: &mut Side, said: &[Vec<u8>]) {
+    let stranger = |bytes: &Vec<u8>| {
+        let mut stream = TcpStream::connect(&side.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        std::thread::spawn(move || {
+            let _ = stream.read_to_end(&mut Vec::new());
+        })
+    };
+    let readers: Vec<_> = said.iter().map(stranger).collect();
+    while !readers.iter().all(|reader| reader.is_finished()) {
         side.turn(Duration::from_millis(5));
     }
-    reader.join().unwrap();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
 #[test]
 fn garbage_and_half_a_proof_get_nobody_in() {
     let mut side = KEYED.side(true);
-    says_after_hello(&mut side, &pattern(5, 4096));
-    says_after_hello(&mut side, &[0; 48]);
-    says_after_hello(&mut side, &pattern(6, 47));
-    says_after_hello(&mut side, &[]);
+    let said = [pattern(5, 4096), vec![0; 48], pattern(6, 47), Vec::new()];
+    says_after_hello(&mut side, &said);
     goes_on(side);
 }
 
@@ -162,7 +166,7 @@ fn a_recorded_proof_gets_nobody_in() {
     lost(side.event());
     let said = relay.join().unwrap();
     assert_eq!(said.len(), HELLO_BYTES + 48 + SEAL_BYTES + 20 + 1 + SEAL_BYTES);
-    says_after_hello(&mut side, &said[HELLO_BYTES..]);
+    says_after_hello(&mut side, &[said[HELLO_BYTES..].to_vec()]);
     goes_on(side);
 }
 
