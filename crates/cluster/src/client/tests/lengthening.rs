@@ -1,8 +1,9 @@
 //! An array that gets another size: volumes first, superblocks next.
 
 use super::*;
-use crate::assemble::SUPERBLOCK_SECTOR;
 
+/// Byte of a superblock at which the used part of each member stands.
+const SIZE_BYTE: usize = 80;
 /// Sectors of a stripe on each member.
 const MEMBER_SECTORS: u64 = 8;
 
@@ -45,10 +46,9 @@ fn asked(client: &Client, actions: &[Action]) -> Vec<(Role, u32)> {
 fn told(actions: &[Action]) -> Vec<u64> {
     let size = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-            Ok((_, Message::WriteMeta { sector: SUPERBLOCK_SECTOR, bytes, .. })) => {
-                let version = braid_array::format::Version::V1_2;
-                let decoded = Superblock::decode(version, SUPERBLOCK_SECTOR, &bytes);
-                decoded.ok().map(|superblock| superblock.size_sectors)
+            Ok((_, Message::WriteMeta { bytes, .. })) => {
+                let size = bytes.get(SIZE_BYTE..)?.first_chunk()?;
+                Some(u64::from_le_bytes(*size))
             }
             _ => None,
         },
