@@ -69,14 +69,14 @@ struct Away {
 /// array can do without, requests wait, and a new [`Client`] goes on once the nodes are back. The
 /// failover client owns the client, a [`Finder`], which looks for the nodes, and all unanswered
 /// requests.
-/// answered.
 ///
 /// ```text
 /// First ── nodes are connected ──► Serving
-/// Serving ── too many away, or volumes longer ──► Ending ── nothing in flight ──► Looking ── found ──► Starting
-///    ▲                            ▲                                                    │
-///    │                            └────────── too few once more, or refused ───────────┤
-///    └────────────────────────────────── nodes are connected ──────────────────────────┘
+/// Serving ── too many away, or volumes longer ──► Ending
+/// Ending ── nothing in flight ──► Looking ── found ──► Starting
+///                                    ▲                    │
+/// Serving ◄── nodes are connected ───┼────────────────────┤
+///                                    └── too few once more, or refused
 /// ```
 /// The first client, too, is followed by another one when a client of another process has changed
 /// the members before the first one was granted the array.

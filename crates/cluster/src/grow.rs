@@ -4,8 +4,8 @@
 //! requests are held ─► clean ─► volumes longer, durably, on all nodes ─► superblocks tell of it
 //!                                                  ─► the next client of the array is begun
 //! ```
-//! What is new reads as zeroes on all nodes, which every code agrees with. Until superblocks tell of
-//! it the array is as it was, on volumes with room to spare.
+//! What is new reads as zeroes on all nodes, which every code agrees with. Until superblocks tell
+//! of it the array is as it was, on volumes with room to spare.
 
 use braid_array::grow::{check_idle, check_whole};
 use braid_array::status::{MemberState, Status};

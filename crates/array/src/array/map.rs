@@ -135,7 +135,8 @@ impl ArrayMap {
     /// Returns whether what lies there is being moved: writes wait.
     pub(super) fn is_moving(&self, sector: u64) -> bool {
         self.old.as_ref().is_some_and(|old| {
-            let (start, end) = (old.front.min(old.window_end), old.front.max(old.window_end));
+            let start = old.front.min(old.window_end);
+            let end = old.front.max(old.window_end);
             (start..end).contains(&sector)
         })
     }

@@ -52,7 +52,8 @@ pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewS
     let wanted = NewShape { chunk_sectors: sectors, ..now.clone() };
     wanted.geometry()?;
     if !now.size_sectors.is_multiple_of(sectors.into()) {
-        let (size, chunk) = (bytes(now.size_sectors), bytes(sectors.into()));
+        let size = bytes(now.size_sectors);
+        let chunk = bytes(sectors.into());
         return refuse(
             format!("{size} of each member are no whole number of chunks of {chunk}"),
             "name a smaller one",
@@ -75,15 +76,15 @@ fn check_level(now: &NewShape) -> Result<(), Refusal> {
 }
 
 /// Room of one member: its sectors, its device, and where it is.
-type Room<'a> = (u64, &'a str, &'static str);
+type LeastRoom<'a> = (u64, &'a str, &'static str);
 
 /// The least room before the data.
-fn head_room(status: &Status) -> Room<'_> {
+fn head_room(status: &Status) -> LeastRoom<'_> {
     least(status, |member| member.head_sectors, "before its data")
 }
 
 /// The least room behind what is used of them.
-fn tail_room<'a>(status: &'a Status, now: &NewShape) -> Room<'a> {
+fn tail_room<'a>(status: &'a Status, now: &NewShape) -> LeastRoom<'a> {
     let used = now.size_sectors;
     least(status, |member| member.data_sectors.saturating_sub(used), "behind its data")
 }
@@ -92,7 +93,7 @@ fn least<'a>(
     status: &'a Status,
     room: impl Fn(&MemberStatus) -> u64,
     place: &'static str,
-) -> Room<'a> {
+) -> LeastRoom<'a> {
     let members = status.members.iter().filter(|member| member.state != MemberState::Faulty);
     let least = members.min_by_key(|member| room(member));
     least.map_or((0, "", place), |member| (room(member), &*member.device, place))
@@ -109,10 +110,11 @@ fn either_way(status: &Status, now: &NewShape, unit: u64) -> Result<i64, Refusal
 
 /// Returns how far rows move where there is so much room. A half is left for the next time, where
 /// that is enough.
-fn shift((room, device, place): Room<'_>, unit: u64) -> Result<i64, Refusal> {
+fn shift((room, device, place): LeastRoom<'_>, unit: u64) -> Result<i64, Refusal> {
     let shift = (room / 2).clamp(unit, MOST_SHIFT.max(unit)) / unit * unit;
     if shift > room {
-        let (have, needed) = (room / 2, unit / 2);
+        let have = room / 2;
+        let needed = unit / 2;
         let reason = format!(
             "{device} has {have} KiB {place} that are free, and {needed} KiB are needed to begin"
         );

@@ -13,8 +13,8 @@
 //! What is new reads as zeroes on all members, which every code agrees with: it needs no resync.
 //! Members are longer before any superblock tells of it. So a power cut at any moment leaves an
 //! array of the old size on members with room to spare, or one of the new size. After the Making
-//! the lane has to begin anew, whatever came of it: see [`LaneCommand::Lengthen`]. So a loss is told
-//! in full before the command is answered: a member that missed one update alone is not stale.
+//! the lane has to begin anew, whatever came of it: see [`LaneCommand::Lengthen`]. So a loss is
+//! told in full before the command is answered: a member that missed one update alone is not stale.
 
 use std::collections::BTreeSet;
 

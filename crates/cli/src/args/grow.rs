@@ -44,8 +44,8 @@ pub(crate) struct GrowArgs {
     /// Another level
     #[arg(long, short)]
     pub(crate) level: Option<String>,
-    /// Another layout of levels 4, 5 and 6, by name: all data move. With --level, preserve: they stay
-    /// where they are, in a layout that is not the usual one of the level
+    /// Another layout of levels 4, 5 and 6, by name: all data move. With --level, preserve: they
+    /// stay where they are, in a layout that is not the usual one of the level
     #[arg(long, value_name = "LAYOUT|preserve", conflicts_with = "size")]
     pub(crate) layout: Option<String>,
     /// Chunks of another size for levels 4, 5 and 6: all data move

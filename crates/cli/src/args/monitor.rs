@@ -9,9 +9,9 @@ use super::ConfigFileArgs;
 const MONITOR_HELP: &str = "\
     Events: DegradedArray, ArrayFailed, Fail, FailSpare, SpareActive, RebuildStarted, Rebuild20 \
     to Rebuild80, RebuildFinished, ReshapeStarted, Reshape20 to Reshape80, ReshapeFinished, \
-    NewArray, ArrayGrown, DeviceDisappeared, MismatchFound, NodeLost, DiskWarning, TestMessage. Mail is sent of those that need somebody: Fail, FailSpare, \
-    DegradedArray, ArrayFailed, MismatchFound, NodeLost, DiskWarning, DeviceDisappeared, \
-    TestMessage. \
+    NewArray, ArrayGrown, DeviceDisappeared, MismatchFound, NodeLost, DiskWarning, TestMessage. \
+    Mail is sent of those that need somebody: Fail, FailSpare, DegradedArray, ArrayFailed, \
+    MismatchFound, NodeLost, DiskWarning, DeviceDisappeared, TestMessage. \
     Each event is also a line on stdout. What was told is kept in monitor.json in the run \
     directory, so that over a restart nothing is told twice, and nothing lost.\n\n\
     Examples:\n  \

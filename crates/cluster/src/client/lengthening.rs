@@ -1,9 +1,9 @@
 //! Volumes of members become longer, when the keeper asks for that. This client then ends, whatever
-//! came of it, and another one begins with the members as they are: nodes let this one store nothing
-//! any more.
+//! came of it, and another one begins with the members as they are: nodes let this one store
+//! nothing any more.
 
 use braid_array::action::CommandId;
-use braid_array::keeper::LaneReport;
+use braid_array::keeper::{LaneReport, Traffic};
 use braid_array::{Instant, MemberId, Refusal, SECTOR_BYTES};
 
 use super::Client;
@@ -21,7 +21,7 @@ impl Client {
     /// followed by another one.
     pub(crate) fn grow(&mut self, now: Instant, id: CommandId, sectors: u64) {
         self.parts.keeper.at(now);
-        if let Err(why) = self.parts.begin_growth(id, sectors) {
+        if let Err(why) = begin_growth(&mut self.parts, id, sectors) {
             self.parts.out.reply(id, Err(why));
         }
         self.drain();
@@ -40,20 +40,6 @@ impl Client {
 }
 
 impl Parts {
-    fn begin_growth(&mut self, id: CommandId, sectors: u64) -> Result<(), Refusal> {
-        self.may_change()?;
-        let keeper = self.keeper.view();
-        if keeper.holds_requests() || self.keeper_side.is_busy() {
-            let reason = "the array is being given another size, or another node";
-            return Err(Refusal::new(reason, "try again when that is over"));
-        }
-        let new = grow::plan(&keeper.status(), sectors)?;
-        let params = Params { stripes: new.stripes, ..*self.shared.params() };
-        let space = Space::new(&Pipeline::new(params)?)?;
-        self.keeper_mut().lengthen(id, new.member_sectors, Box::new(space));
-        Ok(())
-    }
-
     /// Asks a member for room for so many sectors of data.
     pub(super) fn lengthen(&mut self, member: MemberId, data_sectors: u64) {
         self.shared.at_rest = true;
@@ -74,4 +60,27 @@ impl Parts {
             self.keeper_mut().hear(LaneReport::Lengthened(member, result));
         }
     }
+}
+
+/// Drives the keeper's change of the members' length. No record or trim of journals may be under
+/// way then.
+pub(super) fn drive_growing(parts: &mut Parts) {
+    let rest = parts.engine.journals.rest();
+    parts.with_traffic(|keeper, traffic| {
+        keeper.drive_growing(Traffic { quiet: traffic.quiet && rest, ..traffic });
+    });
+}
+
+fn begin_growth(parts: &mut Parts, id: CommandId, sectors: u64) -> Result<(), Refusal> {
+    parts.may_change()?;
+    let keeper = parts.keeper.view();
+    if keeper.holds_requests() || parts.keeper_side.is_busy() {
+        let reason = "the array is being given another size, or another node";
+        return Err(Refusal::new(reason, "try again when that is over"));
+    }
+    let new = grow::plan(&keeper.status(), sectors)?;
+    let params = Params { stripes: new.stripes, ..*parts.shared.params() };
+    let space = Space::new(&Pipeline::new(params)?)?;
+    parts.keeper_mut().lengthen(id, new.member_sectors, Box::new(space));
+    Ok(())
 }

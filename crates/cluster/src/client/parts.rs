@@ -224,15 +224,6 @@ impl Parts {
         drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });
     }
 
-    /// Drives the keeper's change of the members' length. No record or trim of journals may be under
-    /// way then.
-    pub(super) fn drive_growing(&mut self) {
-        let rest = self.engine.journals.rest();
-        self.with_traffic(|keeper, traffic| {
-            keeper.drive_growing(Traffic { quiet: traffic.quiet && rest, ..traffic });
-        });
-    }
-
     /// Wires the next prepared node, once no slice-set from the time of its loss can reach it.
     pub(super) fn wire_next(&mut self) {
         let facts = self.facts();

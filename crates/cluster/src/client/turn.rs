@@ -13,6 +13,7 @@ use braid_array::Refusal;
 use braid_array::keeper::LaneReport;
 
 use super::keeper_side::KeeperSide;
+use super::lengthening::drive_growing;
 use super::out::LossKind;
 use super::ownership::OwnershipEvent;
 use super::session_key::SessionKey;
@@ -82,7 +83,7 @@ impl Client {
             self.drain();
             self.parts.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
             self.drain();
-            self.parts.drive_growing();
+            drive_growing(&mut self.parts);
             self.drain();
             self.parts.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
             self.drain();

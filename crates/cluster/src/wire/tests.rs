@@ -105,7 +105,6 @@ fn some() -> Vec<Message> {
     };
     let params = params(slots);
     let address = PeerAddress { role: Role(4), address: "10.0.0.4:7000".into(), ring: 4096 };
-    let view = view();
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
@@ -143,15 +142,15 @@ fn some() -> Vec<Message> {
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
-        Message::Grant { tag: 1, array: [9; 16], epoch: Epoch(7), client: 8 },
-        Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: NodeId(3) },
-        Message::StoreView { tag: 2, view },
         leftovers(set, params),
     ]
 }
 
 fn takeover() -> Vec<Message> {
     vec![
+        Message::Grant { tag: 1, array: [9; 16], epoch: Epoch(7), client: 8 },
+        Message::Granted { tag: 1, view: view(), incarnation: 1 << 63, node: NodeId(3) },
+        Message::StoreView { tag: 2, view: view() },
         Message::Outvoted { tag: 1, granted: Epoch(8) },
         Message::ReadVote { tag: 1, array: [9; 16] },
         Message::VoteIs {

@@ -47,8 +47,8 @@ fn begin(change: Change, bitmap: bool) -> World {
             add_bitmap(config);
         }
         let members = config.members.iter_mut().map(|member| &mut member.superblock);
-        for superblock in members.chain([&mut config.superblock]).filter(|_| backwards) {
-            superblock.size_sectors = LESS;
+        for superblock in members.chain([&mut config.superblock]) {
+            superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
         }
     });
     (from..roles_after(change)).for_each(|_| _ = world.add_disk());

@@ -64,7 +64,8 @@ fn sort<'a>(status: &'a Status, now: &NewShape) -> Result<Sorted<'a>, Refusal> {
     let place = |member: &MemberStatus| *places.get(member.role?.index())?;
     let mut sorted = Sorted { holders: vec![None; raid_disks], leaving: Vec::new() };
     for member in &status.members {
-        let new = place(member).filter(|_| member.state == MemberState::InSync);
+        let in_sync = member.state == MemberState::InSync;
+        let new = if in_sync { place(member) } else { None };
         match new.map(|role| &mut sorted.holders[role.index()]) {
             Some(holder @ None) => *holder = Some(member),
             _ => sorted.leaving.push(member),

@@ -7,11 +7,11 @@
 //!    └────── more, or held ◄── Placing: flush, then the front in all superblocks ◄──┘
 //! ```
 //! Nothing is written over what a superblock on any member still needs. The members' front is at a
-//! row of the new shape: what lies before it is there (backwards: what lies behind it), and all else
-//! where it was. New rows begin a few rows before the old ones, and hold as much of the array each
-//! or more (backwards: behind them, as much or less); so the window may reach as far as that takes
-//! it into old rows that lie on the moved side of the front as a whole. `raid5.c` of the kernel goes
-//! by the same distance in `reshape_request`.
+//! row of the new shape: what lies before it is there (backwards: what lies behind it), and all
+//! else where it was. New rows begin a few rows before the old ones, and hold as much of the array
+//! each or more (backwards: behind them, as much or less); so the window may reach as far as that
+//! takes it into old rows that lie on the moved side of the front as a whole. `raid5.c` of the
+//! kernel goes by the same distance in `reshape_request`.
 
 use crate::format::Superblock;
 use crate::format::reshaped::{Side, is_backwards, of_side};

@@ -81,10 +81,12 @@ fn place_front(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
     let (first, end) = moving.span();
     let moved = sync.cursor.min(end) / moving.chunk_sectors * moving.chunk_sectors;
-    let front = match moving.is_backwards() {
-        false => moved,
-        true if moved == end => first,
-        true => end,
+    let front = if !moving.is_backwards() {
+        moved
+    } else if moved == end {
+        first
+    } else {
+        end
     };
     sync.cursor = front;
     if front == moving.front {

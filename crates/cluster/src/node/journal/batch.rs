@@ -6,8 +6,10 @@ use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
 use smallvec::smallvec;
 
 use super::Journal;
+use super::JournalState;
 use crate::ids::Position;
-use crate::journal::{Log, PAGE_BYTES, Record};
+use crate::journal::{Header, Log, PAGE_BYTES, Record};
+use crate::node::ids::Violation;
 use crate::node::out::{Flight, NodeOut};
 
 /// A slice-set that is to be recorded, and where its contents lie. Its place in the log and its CRC
@@ -58,6 +60,18 @@ struct Placed {
 pub(crate) type Recorded = (Position, bool);
 
 impl Journal {
+    /// Returns the header by which no record counts any more, if nothing is under way.
+    pub(in crate::node) fn emptied(&mut self) -> Result<Header, Violation> {
+        let rests = matches!(self.start, JournalState::Known)
+            && !self.is_recording()
+            && self.trimming.is_none();
+        let log = if rests { self.log.as_mut() } else { None };
+        let known = log.zip(self.header);
+        let (log, header) = known.ok_or(Violation("a journal that is not at rest"))?;
+        let (tail, first) = log.empty();
+        Ok(Header { sequence: header.sequence + 1, tail, first, ..header })
+    }
+
     /// Queues a slice-set that is recorded when earlier records are durable, together with all
     /// others that are queued before [`advance`](Self::advance).
     pub(crate) fn push(&mut self, entry: BatchEntry) {

@@ -18,7 +18,7 @@ use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 use self::batch::Batch;
 pub(super) use self::batch::BatchEntry;
 pub(super) use self::scan::{Bounds, Ready};
-use super::ids::{ArrayId, ClientId, Violation};
+use super::ids::{ArrayId, ClientId};
 use super::out::{Flight, NodeOut};
 use crate::journal::{Header, Log, Look, PAGE_BYTES, Record};
 
@@ -123,18 +123,6 @@ impl Journal {
     /// Returns the array that it belongs to.
     pub(super) const fn array(&self) -> ArrayId {
         self.array
-    }
-
-    /// Returns the header by which no record counts any more, if nothing is under way.
-    pub(super) fn emptied(&mut self) -> Result<Header, Violation> {
-        let rests = matches!(self.start, JournalState::Known)
-            && !self.is_recording()
-            && self.trimming.is_none();
-        let log = self.log.as_mut().filter(|_| rests);
-        let known = log.zip(self.header);
-        let (log, header) = known.ok_or(Violation("a journal that is not at rest"))?;
-        let (tail, first) = log.empty();
-        Ok(Header { sequence: header.sequence + 1, tail, first, ..header })
     }
 
     /// Begins an operation of the journal on its volume.

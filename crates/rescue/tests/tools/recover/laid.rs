@@ -25,7 +25,7 @@ impl Case {
         Self { level, layout, chunk_sectors: chunk_kib * 2, offsets: vec![2048; members] }
     }
 
-    /// The bytes of the members, by role. Zeroes are not written, as most of a content is zeroes, and
+    /// The bytes of the members, by role. Zeroes are not written: most of a content is zeroes, and
     /// memory that nobody has written to costs nothing.
     pub(super) fn lay(&self, content: &[u8]) -> Vec<Vec<u8>> {
         let count = self.offsets.len();

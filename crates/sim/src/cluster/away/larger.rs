@@ -21,7 +21,7 @@ const ROUNDS: u64 = 3;
 
 /// Event while the array gets another size.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+enum Mishap {
     Nothing,
     /// A node dies, and comes back later.
     Node,
@@ -72,7 +72,7 @@ pub(in crate::cluster) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         let trouble = away.draw_trouble();
         away.grow(stripes, trouble)?;
         if away.cluster.scenario.params.stripes != stripes {
-            away.grow(stripes, Trouble::Nothing)?;
+            away.grow(stripes, Mishap::Nothing)?;
         }
         if away.cluster.scenario.params.stripes != stripes {
             return Err(Failure(format!("has not grown to {stripes} stripes: {:?}", away.grown)));
@@ -91,23 +91,23 @@ impl Away<'_> {
         self.work(requests)
     }
 
-    fn draw_trouble(&mut self) -> Trouble {
+    fn draw_trouble(&mut self) -> Mishap {
         let rng = &mut self.cluster.rng;
         rng.pick(&[
-            Trouble::Nothing,
-            Trouble::Node,
-            Trouble::Link,
-            Trouble::Client,
-            Trouble::Client,
-            Trouble::Power,
-            Trouble::Power,
+            Mishap::Nothing,
+            Mishap::Node,
+            Mishap::Link,
+            Mishap::Client,
+            Mishap::Client,
+            Mishap::Power,
+            Mishap::Power,
         ])
     }
 
     /// Gives the array another size while requests come, with a trouble at any moment. The array
     /// is whole again afterwards, and of one of the two sizes: of the new one if the command
     /// succeeded.
-    fn grow(&mut self, stripes: u64, trouble: Trouble) -> Result<(), Failure> {
+    fn grow(&mut self, stripes: u64, trouble: Mishap) -> Result<(), Failure> {
         let rows = u64::from(self.cluster.layout.code(0).rows());
         let bytes = stripes * rows * u64::from(self.cluster.scenario.params.chunk_bytes);
         let sectors = bytes / SECTOR_BYTES;
@@ -128,8 +128,8 @@ impl Away<'_> {
         }
         let role = Role(self.cluster.rng.below(self.cluster.scenario.params.nodes.into()) as u16);
         match trouble {
-            Trouble::Nothing => self.await_growth()?,
-            Trouble::Node => {
+            Mishap::Nothing => self.await_growth()?,
+            Mishap::Node => {
                 self.cluster.kill(role);
                 for _ in 0..self.cluster.rng.below(2_000) {
                     self.sometimes_submit(20);
@@ -138,22 +138,22 @@ impl Away<'_> {
                 self.cluster.reboot(role);
                 self.await_growth()?;
             }
-            Trouble::Link => {
+            Mishap::Link => {
                 self.cluster.world.disconnect(self.cluster.node(role), self.client);
                 self.await_growth()?;
             }
-            Trouble::Client => {
+            Mishap::Client => {
                 self.cluster.world.kill(self.client);
                 self.judge.client_ends(self.client);
                 self.begin_another()?;
             }
-            Trouble::Power => self.cut_power()?,
+            Mishap::Power => self.cut_power()?,
         }
         self.be_whole()?;
         let grown = self.cluster.scenario.params.stripes == stripes;
         match &self.grown {
             Some(Ok(())) if !grown => Err(Failure("it has the old size".to_owned())),
-            Some(Err(why)) if matches!(trouble, Trouble::Nothing) => {
+            Some(Err(why)) if matches!(trouble, Mishap::Nothing) => {
                 Err(Failure(format!("it may not grow: {why}")))
             }
             _ => Ok(()),
