@@ -301,9 +301,11 @@ fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let told = &config.superblock;
-    let moves = told.has(feature::RESHAPE_ACTIVE);
-    let new = if moves { of_side(told, Side::New) } else { None };
-    let superblock = new.as_ref().unwrap_or(told);
+    let superblock = if told.has(feature::RESHAPE_ACTIVE) {
+        &of_side(told, Side::New).ok_or("a reshape that has no room")?
+    } else {
+        told
+    };
     let level = Level::from_md(superblock.level)
         .ok_or_else(|| format!("level {} is not one of md's", superblock.level))?;
     // The field counts for raid0 only where the feature bit says so.

@@ -82,13 +82,12 @@ pub(super) fn decide(
 /// Puts back what the superblocks say of a reshape, which one side alone does not have.
 fn as_told(config: &mut Config, newest: &Superblock, seen: Side) {
     let told = newest.feature_map & feature::RESHAPE;
-    config.superblock.feature_map |= told;
     config.superblock.raid_disks = newest.raid_disks;
     config.superblock.layout = newest.layout;
     config.superblock.chunk_sectors = newest.chunk_sectors;
     let by = if seen == Side::New { i64::from(newest.reshape.new_offset) } else { 0 };
-    for member in &mut config.members {
-        let own = &mut member.superblock;
+    let members = config.members.iter_mut().map(|member| &mut member.superblock);
+    for own in members.chain([&mut config.superblock]) {
         own.feature_map |= told;
         own.data_offset = own.data_offset.saturating_add_signed(-by);
         own.data_size = own.data_size.saturating_add_signed(by);
