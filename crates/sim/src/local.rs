@@ -525,7 +525,7 @@ impl Local {
     /// By array of devices and role: the device that holds the role completely.
     pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
         let of = |(array, part): (&Status, &Part)| {
-            let roles = Role::all(part.scenario.members);
+            let roles = Role::all(part.roles());
             roles.map(|role| self.holder_device(array, role)).collect()
         };
         arrays(status).iter().zip(&self.parts.devices).map(of).collect()
@@ -550,9 +550,11 @@ impl Local {
         let changed = part.asked.take().is_some() || part.shape.moves();
         let now = &status.superblock;
         let data_offset = newest.map(|told| {
+            let reshape = told.reshape;
+            let backwards = reshape.delta_disks < 0 || told.has(feature::RESHAPE_BACKWARDS);
             let over = told.has(feature::RESHAPE_ACTIVE)
                 && !now.has(feature::RESHAPE_ACTIVE)
-                && told.raid_disks == now.raid_disks;
+                && (reshape.position > 0) != backwards;
             let by = if over { told.reshape.new_offset.into() } else { 0 };
             told.data_offset.saturating_add_signed(by)
         });

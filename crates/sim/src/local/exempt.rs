@@ -17,7 +17,7 @@ impl Local {
             return;
         }
         let status = self.world.processes[CLIENT].client().status();
-        for role in Role::all(part.scenario.members) {
+        for role in Role::all(part.roles()) {
             if holder(&status, role).is_some() {
                 continue;
             }
@@ -46,7 +46,7 @@ impl Local {
         }
         let process = &mut self.world.processes[CLIENT];
         let status = process.client().status();
-        for role in Role::all(part.scenario.members) {
+        for role in Role::all(part.roles()) {
             let device = holder(&status, role).and_then(|member| process.device_of(member));
             let Some(device) = device else { continue };
             let disk = &process.devices[device].disk;

@@ -89,7 +89,7 @@ fn check_over_faults(local: &mut Local) -> Result<(), Failure> {
     let status = local.status();
     let part = &local.parts.devices[0];
     let complete = part.checked();
-    for role in Role::all(part.scenario.members) {
+    for role in Role::all(part.roles()) {
         let Some(device) = local.holder_device(&status, role) else { continue };
         let disk = local.disk(device);
         let compared = |sector| {
@@ -141,7 +141,7 @@ fn is_idle(local: &mut Local) -> bool {
 
 fn make_whole(local: &mut Local) -> Result<(), Failure> {
     // Every round replaces at least one member; there are not more rounds than members.
-    let roles: u16 = local.parts.devices.iter().map(|part| part.scenario.members).sum();
+    let roles: u16 = local.parts.devices.iter().map(Part::roles).sum();
     for _ in 0..=roles * 2 + 4 {
         heal_devices(local)?;
         run_until_idle(local)?;

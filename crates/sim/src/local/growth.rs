@@ -27,13 +27,16 @@ pub struct Growth {
     wish: Option<Grow>,
     looks: u32,
     events: u32,
+    /// Number of times that a reshape is to be turned round.
+    turns: u32,
 }
 
 impl Growth {
     /// Draws when the array is asked for in a life of so many requests, if it ever is.
     pub fn draw(scenario: &Scenario, mut aside: Rng, requests: u64) -> Self {
         let at = (scenario.grows && aside.percent(80)).then(|| aside.below(requests / 2));
-        Self { rng: aside, at, wish: None, looks: LOOKS, events: 0 }
+        let turns = aside.pick(&[0, 0, 1, 3]);
+        Self { rng: aside, at, wish: None, looks: LOOKS, events: 0, turns }
     }
 
     /// Returns how many requests come besides, to meet the change.
@@ -49,18 +52,22 @@ impl Growth {
 
     /// Asks for another shape if it is time, and does what that takes.
     pub fn drive(&mut self, local: &mut Local, submitted: u64) {
-        if self.at.is_none_or(|at| at > submitted) || local.parts.top().asked.is_some() {
+        if !local.scenario.grows || local.parts.top().asked.is_some() {
             return;
         }
         self.events += 1;
         if self.events % EVENTS != 1 {
             return;
         }
-        let status = local.status();
-        local.look(&status);
-        if local.parts.top().shape.moves() {
+        let moves = local.parts.top().shape.moves();
+        if moves && self.turns > 0 {
+            self.turn(local);
+        }
+        if moves || self.at.is_none_or(|at| at > submitted) {
             return;
         }
+        let status = local.status();
+        local.look(&status);
         let scenario = &local.parts.top().scenario;
         let wish = *self.wish.get_or_insert_with(|| draw_wish(scenario, &mut self.rng));
         self.looks -= 1;
@@ -80,6 +87,19 @@ impl Growth {
                     self.over(submitted);
                 }
             }
+        }
+    }
+
+    /// At times, has what moves move back.
+    fn turn(&mut self, local: &mut Local) {
+        if !self.rng.percent(25) {
+            return;
+        }
+        let status = local.status();
+        if troubles::may_grow(local, &status, None) {
+            self.turns -= 1;
+            local.ask(Command::Grow(Grow::Undo));
+            local.cut_percent = 20;
         }
     }
 
@@ -112,7 +132,16 @@ fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
         (Level::Raid1, 0..=3) => Grow::RaidDisks(members + 1),
         (Level::Raid1, 4..=5) => Grow::RaidDisks(members - 1),
         (Level::Raid1, 6..=7) => level(5, rng),
-        (Level::Raid4 | Level::Raid5 | Level::Raid6, 0..=5)
+        (Level::Raid4 | Level::Raid5 | Level::Raid6, 0..=1)
+            if scenario.version != Version::V1_0 =>
+        {
+            if scenario.level == Level::Raid4 || rng.percent(50) {
+                Grow::Chunk(rng.pick(&scenario::CHUNKS))
+            } else {
+                Grow::Layout(scenario::draw_layout(scenario.level, scenario.members, rng))
+            }
+        }
+        (Level::Raid4 | Level::Raid5 | Level::Raid6, 2..=5)
             if scenario.version != Version::V1_0 =>
         {
             Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))

@@ -89,39 +89,48 @@ impl Part {
         let before = (self.scenario.shape(), self.scenario.data_offset);
         let old = self.shape.old.take();
         let moves = superblock.has(feature::RESHAPE_ACTIVE);
+        let by = if moves { i64::from(superblock.reshape.new_offset) } else { 0 };
         let begin = data_offset.unwrap_or_else(|| match &old {
-            Some(old) if moves || superblock.raid_disks < u32::from(self.scenario.members) => {
+            // It goes on as before, and was not turned round.
+            Some(old) if old.data_offset.saturating_add_signed(by) == self.shape.data_offset => {
                 old.data_offset
             }
-            _ => self.scenario.data_offset,
+            _ => self.shape.data_offset,
         });
-        let added = superblock.reshape.delta_disks;
         let number = |disks: u32| u16::try_from(disks).unwrap_or_default();
+        let mut new = superblock.clone();
         if moves {
-            let disks = superblock.raid_disks.saturating_add_signed(-added);
+            let reshape = &superblock.reshape;
+            new.layout = reshape.new_layout;
+            new.chunk_sectors = reshape.new_chunk_sectors;
+            let disks = superblock.raid_disks.saturating_add_signed(-reshape.delta_disks);
             self.scenario.take(level, number(disks), superblock, begin);
             self.shape.old = create::geometry(&self.scenario).ok().map(|geometry| OldShape {
                 geometry,
                 data_offset: begin,
-                position: superblock.reshape.position,
+                position: reshape.position,
             });
         }
-        let by = if moves { superblock.reshape.new_offset.into() } else { 0 };
         let begin = begin.saturating_add_signed(by);
-        self.scenario.take(level, number(superblock.raid_disks), superblock, begin);
+        self.scenario.take(level, number(new.raid_disks), &new, begin);
         if let Ok(geometry) = create::geometry(&self.scenario) {
             self.shape.geometry = geometry;
         }
         self.shape.data_offset = begin;
         if before != (self.scenario.shape(), begin) || moves != old.is_some() {
-            let Scenario { members, .. } = self.scenario;
-            self.suspects.reshape(self.data(), self.scenario.has_parity(), members);
+            self.suspects.reshape(self.data(), self.scenario.has_parity(), self.roles());
             let redundant = !matches!(before.0.0, Level::Linear | Level::Raid0);
             if redundant && self.scenario.data_sectors[0] > before.0.4 {
                 // What is new has yet to be brought in line.
                 self.synced = false;
             }
         }
+    }
+
+    /// Number of roles; while data move, in the larger of both shapes.
+    pub fn roles(&self) -> u16 {
+        let old = self.shape.old.as_ref().map_or(0, |old| old.geometry.raid_disks() as u16);
+        self.scenario.members.max(old)
     }
 
     /// Device sectors between which every member has data.

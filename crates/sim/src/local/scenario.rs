@@ -83,7 +83,8 @@ pub struct Scenario {
 /// Level, layout, members, chunk and used part of each member.
 type Numbers = (Level, u32, u16, u32, u64);
 
-const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
+/// Chunks that are drawn, in sectors.
+pub const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
 
 impl Scenario {
     /// Draws a seed's scenario.
@@ -280,7 +281,8 @@ fn draw_members(level: Level, most: u16, rng: &mut Rng) -> u16 {
     rng.between(low, high.min(u64::from(most)).max(low)) as u16
 }
 
-fn draw_layout(level: Level, members: u16, rng: &mut Rng) -> u32 {
+/// Draws a layout that the level has.
+pub fn draw_layout(level: Level, members: u16, rng: &mut Rng) -> u32 {
     const RAID6: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
     match level {
         Level::Linear | Level::Raid1 | Level::Raid4 => 0,

@@ -27,7 +27,7 @@ pub struct OldShape {
     pub geometry: Geometry,
     /// Device sector at which data begin by it.
     pub data_offset: u64,
-    /// Data before this array sector have moved.
+    /// Data before this array sector have moved; where they move towards the end, those from it on.
     pub position: u64,
 }
 
@@ -45,8 +45,8 @@ impl Shape {
 
     /// Device sectors between which data lie, by both mappings, where members use so many.
     pub fn data(&self, size_sectors: u64) -> Range<u64> {
-        let last = self.old.as_ref().map_or(self.data_offset, |old| old.data_offset);
-        self.data_offset..last + size_sectors
+        let old = self.old.as_ref().map_or(self.data_offset, |old| old.data_offset);
+        self.data_offset.min(old)..self.data_offset.max(old) + size_sectors
     }
 
     /// The mappings, with the device sectors at which data begin.
@@ -72,11 +72,18 @@ impl Shape {
     pub fn at_row(&self, row: u64) -> Option<(&Geometry, u64)> {
         let new = (&self.geometry, self.data_offset);
         let Some(old) = &self.old else { return Some(new) };
-        if row < old.position / u64::from(self.geometry.data_disks()) {
+        let backwards = self.data_offset > old.data_offset;
+        let front = old.position / u64::from(self.geometry.data_disks());
+        if (row < front) != backwards {
             return Some(new);
         }
         let chunk = u64::from(old.geometry.chunk_sectors());
         let stripe = u64::from(old.geometry.data_disks()) * chunk;
-        (row >= old.position / stripe * chunk).then_some((&old.geometry, old.data_offset))
+        let is_needed = if backwards {
+            row < old.position.div_ceil(stripe) * chunk
+        } else {
+            row >= old.position / stripe * chunk
+        };
+        is_needed.then_some((&old.geometry, old.data_offset))
     }
 }

@@ -18,7 +18,7 @@ use crate::world::process::Device;
 /// Roles that no sound member holds.
 fn lost(local: &mut Local, status: &Status, part: usize) -> Vec<bool> {
     let status = &arrays(status)[part];
-    let roles = Role::all(local.parts.devices[part].scenario.members);
+    let roles = Role::all(local.parts.devices[part].roles());
     let unsound = |role| {
         // While one takes over from another there are two, and either may be the one that stays.
         let devices: Vec<_> = holders(status, role).map(|id| local.device(id)).collect();
