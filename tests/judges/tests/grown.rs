@@ -95,7 +95,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let count: usize = made[1].parse().expect("a number");
     let added: usize = added.parse().expect("a number");
     let mut all = members(&format!("grown-{name}"), count + added, MEMBER_BYTES);
-    let chunk: &[&str] = if made[0] == "1" { &[] } else { &["--chunk", "64K"] };
+    let chunk: &[&str] = if ["1", "linear"].contains(&made[0]) { &[] } else { &["--chunk", "64K"] };
     let leave = change.strip_prefix("without ").and_then(|rest| rest.split_once(": "));
     let (leave, change) = leave.unwrap_or(("", change));
     create(name, made[0], &all[..count], &[&made[2..], chunk, &["--assume-clean"]].concat());

@@ -193,8 +193,16 @@ fn reads_arrays_in_the_middle_of_a_reshape() {
 }
 
 /// Those that Braid goes on with: from fewer to more members.
-const GO_ON: [&str; 7] =
-    ["grow-early", "grow", "grow-bitmap", "grow-cut", "grow-6", "grow-two", "shrink"];
+const GO_ON: [&str; 8] = [
+    "grow-early",
+    "grow",
+    "grow-bitmap",
+    "grow-cut",
+    "grow-6",
+    "grow-two",
+    "shrink",
+    "shrink-late",
+];
 
 /// md has begun, and stopped or lost its power; Braid ends it, with all members and without the
 /// last one, which was added.
@@ -230,7 +238,9 @@ fn end(array: &Stopped, without: usize, what: &str) {
     let after = served.size_bytes();
     let parity = if array.name == "grow-6" { 2 } else { 1 };
     let data = |members: usize| (members - parity) as u64;
+    let grows = array.members.len() > array.before;
     let before = after / data(array.members.len()) * data(array.before);
+    let before = if grows { before } else { after };
     served.write(&array.content, before, after - before);
     served.expect(&array.content, what);
     if without == 0 {

@@ -112,7 +112,7 @@ impl Growing {
         let rests = sync.is_idle();
         match &sync.moving {
             _ if !matches!(self, Self::Turning(_)) => {}
-            None => self.give_up(core, Refusal::plain("the reshape has ended")),
+            None => self.give_up(core, too_late()),
             Some(moving) if rests && moving.can_turn() => {
                 if let Self::Turning(change) = std::mem::take(self) {
                     self.quiet(core, change);
@@ -220,6 +220,7 @@ impl Growing {
 
     /// All data have moved, and the members know: the array is of the new shape alone.
     pub(super) fn conclude(&mut self, core: &mut Core) {
+        self.give_up(core, too_late());
         let mut from = outline(core);
         let reshape = core.metadata.superblock.reshape;
         from.raid_disks = from.raid_disks.saturating_add_signed(-reshape.delta_disks);
@@ -328,6 +329,11 @@ fn trim(core: &mut Core, change: &ShapeChange) -> bool {
         core.metadata.queue_superblock(true);
     }
     !larger.is_empty()
+}
+
+fn too_late() -> Refusal {
+    let next = Next::by("see the shape that it has", Invocation::Status { array: None });
+    Refusal::new("all data have moved: there is nothing to undo any more", next)
 }
 
 /// Returns whether anything is in flight yet.

@@ -360,7 +360,7 @@ impl Keeper {
         if !rested && self.growing.rests() {
             self.sync.drive(&mut self.core);
         }
-        if take_moved(&mut self.sync) {
+        if !self.growing.holds_requests() && take_moved(&mut self.sync) {
             self.growing.conclude(&mut self.core);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);

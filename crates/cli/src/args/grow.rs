@@ -19,11 +19,11 @@ const GROW_HELP: &str = "\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
+    braid grow home --pause\n  \
+    braid grow home --undo\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
-    braid grow home --chunk 64K\n  \
-    braid grow home --pause\n  \
-    braid grow home --undo";
+    braid grow home --chunk 128K";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]

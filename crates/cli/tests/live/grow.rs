@@ -449,7 +449,7 @@ const REFUSED: &[Refused<'_>] = &[
             ("--size 1T", "has room for"),
             ("--chunk 64K", "its chunks are of 64"),
             ("--chunk 12K", "power of two"),
-            ("--chunk 16M", "no whole number of chunks"),
+            ("--chunk 4M", "no whole number of chunks"),
             ("--layout left-symmetric", "its layout is left-symmetric already"),
         ],
     ),

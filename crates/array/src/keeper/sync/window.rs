@@ -30,7 +30,11 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
     let ends = sync.interrupted.is_some();
     let Some(moving) = &mut sync.moving else { return };
     match moving.stage {
-        MovingStage::Closed if ends || moving.is_at_end() || turns(moving) => ended(sync, core),
+        MovingStage::Closed if ends || moving.is_at_end() => ended(sync, core),
+        MovingStage::Closed if turns(moving) => {
+            sync.interrupt("what has moved is to move back");
+            ended(sync, core);
+        }
         MovingStage::Closed if held => {}
         MovingStage::Closed => open(sync, core),
         MovingStage::Opening if ends || held => {

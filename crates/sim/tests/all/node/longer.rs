@@ -24,7 +24,7 @@ fn a_pipeline_at_rest_lets_its_volume_become_longer_and_stores_nothing_more() {
     let mut array = Array::connected(md(Level::Raid5), 3, ENCODER, 5);
     let set = array.set(0, 0);
     array.write(&set);
-    array.world.run();
+    array.run();
     array.world.heard.clear();
     let peer = array.peers[1];
     let (used, longer) = sizes(&array);
