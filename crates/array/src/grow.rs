@@ -12,7 +12,7 @@ mod takeover;
 use crate::Role;
 use crate::events::SyncAction;
 use crate::format::Superblock;
-use crate::format::reshaped::{Side, all_roles, of_side};
+use crate::format::reshaped::{Side, all_roles, shape_of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
@@ -229,7 +229,7 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
-    let old = of_side(superblock, Side::Old);
+    let old = shape_of_side(superblock, Side::Old);
     let shape = old.as_ref().and_then(NewShape::of_superblock);
     let shape = shape.ok_or_else(|| Refusal::plain("the shape of before is none"))?;
     let roles = Role::all(all_roles(superblock) as u16).map(Some).collect();

@@ -27,7 +27,6 @@ use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::superblock::feature;
 use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
 use braid_array::{
@@ -534,31 +533,17 @@ impl Local {
     /// Takes note of the shape that the array has now.
     pub fn look(&mut self, status: &Status) {
         if self.scenario.grows {
-            self.parts.devices[0].look(&status.superblock, None);
+            self.parts.devices[0].look(status);
         }
     }
 
     /// A new machine says which shape the array has: the one of before, but where it was changing.
     fn look_again(&mut self) -> Result<(), Failure> {
         let status = self.status();
-        let devices = status.members.iter().filter_map(|m| self.device(m.member));
-        let found = devices
-            .filter_map(|device| assembly::candidate(device, self.disk(device)).superblock.ok());
-        let newest = found.max_by_key(|superblock| superblock.events);
         let part = &mut self.parts.devices[0];
         let before = part.scenario.shape();
         let changed = part.asked.take().is_some() || part.shape.moves();
-        let now = &status.superblock;
-        let data_offset = newest.map(|told| {
-            let reshape = told.reshape;
-            let backwards = reshape.delta_disks < 0 || told.has(feature::RESHAPE_BACKWARDS);
-            let over = told.has(feature::RESHAPE_ACTIVE)
-                && !now.has(feature::RESHAPE_ACTIVE)
-                && (reshape.position > 0) != backwards;
-            let by = if over { told.reshape.new_offset.into() } else { 0 };
-            told.data_offset.saturating_add_signed(by)
-        });
-        part.look(now, data_offset);
+        part.look(&status);
         if !changed && part.scenario.shape() != before {
             let now = part.scenario.shape();
             return Err(Failure(format!("an array of shape {before:?} has shape {now:?}")));

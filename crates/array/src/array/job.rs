@@ -21,9 +21,12 @@ use crate::plan::parity::{Segment, Source};
 use crate::plan::{RoleView, Run, ScratchStrips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
-/// A move takes so many strips for each role: a whole stripe, and what strips that are lost are
-/// computed from, which are in two stripes at most.
-pub(super) const MOVE_STRIPS: usize = 3;
+/// Returns how many strips a move takes with so many roles: a whole stripe, and what strips that are
+/// lost are computed from. These are in two stripes at most, or each in one of its own where chunks
+/// are of another size then.
+pub(super) fn move_strips(roles: usize, same_chunks: bool) -> usize {
+    if same_chunks { 3 * roles } else { roles.max(3) * roles }
+}
 
 /// The purpose of a job.
 #[derive(Clone, Debug)]
@@ -138,7 +141,7 @@ impl JobKind {
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.roles() + 1,
-            Self::Move { .. } => MOVE_STRIPS * map.roles(),
+            Self::Move { .. } => move_strips(map.roles(), map.has_same_chunks()),
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.roles(),
         }

@@ -50,7 +50,7 @@ use crate::action::Event;
 use crate::assemble::{
     Config, MemberConfig, Standing, StartLog, geometry_of as geometry_of_one, shape_of,
 };
-use crate::format::reshaped::{Side, all_roles, is_backwards, of_side};
+use crate::format::reshaped::{Side, all_roles, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Strip};
 use crate::keeper::{Keeper, MetaWrite, Rules};
@@ -60,7 +60,7 @@ use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 use full::PutOffs;
-use job::MOVE_STRIPS;
+use job::move_strips;
 use jobs::{JobEvent, Jobs};
 use lane::Lane;
 use map::ArrayMap;
@@ -254,7 +254,11 @@ fn least_strips(config: &Config) -> usize {
     match config.log {
         // As many are kept to destage, so that what waits for that does not hold it up.
         StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
-        _ if config.superblock.has(feature::RESHAPE_ACTIVE) => MOVE_STRIPS * roles,
+        _ if config.superblock.has(feature::RESHAPE_ACTIVE) => {
+            let superblock = &config.superblock;
+            let same_chunks = superblock.chunk_sectors == superblock.reshape.new_chunk_sectors;
+            move_strips(roles, same_chunks)
+        }
         _ => roles + 1,
     }
 }
@@ -295,14 +299,14 @@ fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
     }
     let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
     let level = level.ok_or("a reshape of a level without parity")?;
-    let old = of_side(superblock, Side::Old).ok_or("more new members than there are")?;
+    let old = shape_of_side(superblock, Side::Old).ok_or("more new members than there are")?;
     geometry_of_one(level, &old).map(Some)
 }
 
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let told = &config.superblock;
     let superblock = if told.has(feature::RESHAPE_ACTIVE) {
-        &of_side(told, Side::New).ok_or("a reshape that has no room")?
+        &shape_of_side(told, Side::New).ok_or("a reshape that has no room")?
     } else {
         told
     };

@@ -1,7 +1,7 @@
 //! Another shape for the array, as far as the lane has a part in it: requests are mapped by the new
 //! one when all members know of it, and while data move a window of the array is kept still.
 
-use super::job::MOVE_STRIPS;
+use super::job::move_strips;
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::ArrayMap;
@@ -42,7 +42,9 @@ impl Reshaping {
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
-            let strips = MOVE_STRIPS * lane.map.roles().max(shape.raid_disks as usize);
+            let roles = lane.map.roles().max(shape.raid_disks as usize);
+            let same_chunks = geometry.chunk_sectors() == lane.map.geometry.chunk_sectors();
+            let strips = move_strips(roles, same_chunks);
             let backwards = shape.offset_sectors > 0;
             (Space::between(lane.map.geometry.clone(), geometry, backwards), strips)
         } else {

@@ -15,8 +15,20 @@ pub(crate) enum Side {
     New,
 }
 
-/// Returns the superblock of an array that had only this shape; `None` where it cannot be.
+/// Returns the superblock of a member as it would be if the array had only this shape; `None` where
+/// it cannot be.
 pub(crate) fn of_side(superblock: &Superblock, side: Side) -> Option<Superblock> {
+    let mut one = shape_of_side(superblock, side)?;
+    if side == Side::New && superblock.has(feature::NEW_OFFSET) {
+        let offset = i64::from(superblock.reshape.new_offset);
+        one.data_offset = superblock.data_offset.checked_add_signed(offset)?;
+        one.data_size = superblock.data_size.checked_add_signed(-offset)?;
+    }
+    Some(one)
+}
+
+/// The same, as far as it is about the array: the place of the data is left out.
+pub(crate) fn shape_of_side(superblock: &Superblock, side: Side) -> Option<Superblock> {
     let reshape = &superblock.reshape;
     let mut one = superblock.clone();
     match side {
@@ -27,11 +39,6 @@ pub(crate) fn of_side(superblock: &Superblock, side: Side) -> Option<Superblock>
         Side::New => {
             one.layout = reshape.new_layout;
             one.chunk_sectors = reshape.new_chunk_sectors;
-            if superblock.has(feature::NEW_OFFSET) {
-                let offset = i64::from(reshape.new_offset);
-                one.data_offset = superblock.data_offset.checked_add_signed(offset)?;
-                one.data_size = superblock.data_size.checked_add_signed(-offset)?;
-            }
         }
     }
     Some(one)

@@ -25,7 +25,7 @@ use super::sync::{Moving, Sync};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
-use crate::format::reshaped::{Side, of_side, turn};
+use crate::format::reshaped::{Side, shape_of_side, turn};
 use crate::format::superblock::{Reshape, feature};
 use crate::grow::NewShape;
 use crate::level::Level;
@@ -228,7 +228,7 @@ impl Growing {
         core.members.settle(reshape.new_offset.into());
         core.space.settle();
         let superblock = &mut core.metadata.superblock;
-        if let Some(new) = of_side(superblock, Side::New) {
+        if let Some(new) = shape_of_side(superblock, Side::New) {
             superblock.layout = new.layout;
             superblock.chunk_sectors = new.chunk_sectors;
         }

@@ -3,7 +3,6 @@
 //! the outer array.
 
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::format::Superblock;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::level::Level;
 use braid_array::status::{MemberState, MemberStatus, Status};
@@ -75,9 +74,9 @@ impl Part {
         }
     }
 
-    /// Takes the shape that superblocks tell of; `data_offset`: where they say that data begin, if
-    /// they were read.
-    pub fn look(&mut self, superblock: &Superblock, data_offset: Option<u64>) {
+    /// Takes the shape that the array has.
+    pub fn look(&mut self, status: &Status) {
+        let superblock = &status.superblock;
         let level = Level::from_md(superblock.level);
         let level = level.unwrap_or(self.first.level);
         if matches!(level, Level::Linear | Level::Raid0) {
@@ -90,13 +89,8 @@ impl Part {
         let old = self.shape.old.take();
         let moves = superblock.has(feature::RESHAPE_ACTIVE);
         let by = if moves { i64::from(superblock.reshape.new_offset) } else { 0 };
-        let begin = data_offset.unwrap_or_else(|| match &old {
-            // It goes on as before, and was not turned round.
-            Some(old) if old.data_offset.saturating_add_signed(by) == self.shape.data_offset => {
-                old.data_offset
-            }
-            _ => self.shape.data_offset,
-        });
+        let begin = status.members.first().map(|member| member.data_offset);
+        let begin = begin.unwrap_or(self.shape.data_offset);
         let number = |disks: u32| u16::try_from(disks).unwrap_or_default();
         let mut new = superblock.clone();
         if moves {

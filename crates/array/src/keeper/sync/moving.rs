@@ -14,7 +14,7 @@
 //! kernel goes by the same distance in `reshape_request`.
 
 use crate::format::Superblock;
-use crate::format::reshaped::{Side, is_backwards, of_side};
+use crate::format::reshaped::{Side, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
 use crate::keeper::members::Moved;
 use crate::level::Level;
@@ -63,8 +63,8 @@ impl Moving {
             return None;
         }
         let parity = Level::from_md(superblock.level)?.parity_disks();
-        let old = of_side(superblock, Side::Old)?;
-        let new = of_side(superblock, Side::New)?;
+        let old = shape_of_side(superblock, Side::Old)?;
+        let new = shape_of_side(superblock, Side::New)?;
         let new_data_disks = u64::from(new.raid_disks - parity);
         let chunk_sectors = u64::from(old.chunk_sectors.max(new.chunk_sectors));
         let end = superblock.size_sectors / chunk_sectors * chunk_sectors;
