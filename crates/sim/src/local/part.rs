@@ -157,9 +157,11 @@ impl Part {
 
     /// Returns whether parity is in doubt in the unit of this device sector.
     pub fn in_doubt(&self, device_sector: u64) -> bool {
-        let column = device_sector - self.scenario.data_offset;
-        let unit = device_sector - column % self.unit_sectors();
-        (unit..unit + self.unit_sectors()).any(|sector| self.suspects.contains(sector))
+        let height = self.unit_sectors();
+        // While data move, it may lie before where they begin.
+        let column = device_sector + height - self.scenario.data_offset % height;
+        let unit = device_sector.saturating_sub(column % height);
+        (unit..unit + height).any(|sector| self.suspects.contains(sector))
     }
 }
 

@@ -113,7 +113,7 @@ impl Scenario {
     /// Draws room for other shapes, or none. The generator is one of its own: seeds without are
     /// unchanged.
     fn draw_growth(&mut self, aside: &mut Rng) {
-        self.grows = self.level != Level::Linear && aside.percent(20);
+        self.grows = self.level != Level::Linear && aside.percent(20) && !self.excess;
         if !self.grows {
             return;
         }
