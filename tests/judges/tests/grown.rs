@@ -42,7 +42,7 @@ more-l  | linear 2                      | --raid-devices 4            | 2 | line
 1-0     | 1 3                           | without 0 2: --level 0      | 0 | raid0 -unknown- 1
 4-0     | 4 4 --size 6M                 | without 3: --level 0        | 0 | raid0 -unknown- 3
 5-0     | 5 3 --layout parity-last      | without 2: --level 0        | 0 | raid0 -unknown- 2
-0-1     | 0 1                           | --level 1                   | 1 | raid1 - 2";
+0-1     | 0 1 --force                   | --level 1                   | 1 | raid1 - 2";
 
 /// name | members of create, and devices in all | options of mdadm --create | of mdadm --grow |
 /// level, layout and members as `braid status` has them

@@ -21,9 +21,9 @@ use crate::plan::parity::{Segment, Source};
 use crate::plan::{RoleView, Run, ScratchStrips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
-/// Returns how many strips a move takes with so many roles: a whole stripe, and what strips that are
-/// lost are computed from. These are in two stripes at most, or each in one of its own where chunks
-/// are of another size then.
+/// Returns how many strips a move takes with so many roles: a whole stripe, and what strips that
+/// are lost are computed from. These are in two stripes at most, or each in one of its own where
+/// chunks are of another size then.
 pub(super) fn move_strips(roles: usize, same_chunks: bool) -> usize {
     if same_chunks { 3 * roles } else { roles.max(3) * roles }
 }
