@@ -313,10 +313,13 @@ fn reads_members_at_servers() {
     let mut uris = Vec::new();
     for (number, member) in array.members.iter().enumerate() {
         let socket = directory.join(number.to_string());
+        // A copy: QEMU takes no file that another test has locked.
+        let copy = directory.join(format!("m{number}.img"));
+        fs::copy(member, &copy).expect("a copy");
         let mut server = Command::new("qemu-nbd");
         server.args(["--read-only", "--persistent", "--shared=0", "-f", "raw", "-k"]);
         server.stderr(Stdio::null());
-        servers.push(server.arg(&socket).arg(member).spawn().expect("qemu-nbd starts"));
+        servers.push(server.arg(&socket).arg(copy).spawn().expect("qemu-nbd starts"));
         support::until("a server", || UnixStream::connect(&socket).is_ok());
         uris.push(PathBuf::from(format!("nbd+unix:///?socket={}", socket.display())));
     }
