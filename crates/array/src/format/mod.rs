@@ -8,7 +8,7 @@ mod bitmap_superblock;
 mod bytes;
 pub mod journal;
 pub mod ppl;
-pub(crate) mod reshaped;
+pub mod reshaped;
 pub mod superblock;
 mod superblock_bytes;
 mod superblock_error;

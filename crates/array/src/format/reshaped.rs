@@ -8,7 +8,7 @@ use crate::geometry::MAX_MEMBERS;
 
 /// One of the two shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// The shape that the data are moved from.
     Old,
     /// The shape that they are moved to.
@@ -28,7 +28,8 @@ pub(crate) fn of_side(superblock: &Superblock, side: Side) -> Option<Superblock>
 }
 
 /// The same, as far as it is about the array: the place of the data is left out.
-pub(crate) fn shape_of_side(superblock: &Superblock, side: Side) -> Option<Superblock> {
+#[must_use]
+pub fn shape_of_side(superblock: &Superblock, side: Side) -> Option<Superblock> {
     let reshape = &superblock.reshape;
     let mut one = superblock.clone();
     match side {
@@ -45,7 +46,8 @@ pub(crate) fn shape_of_side(superblock: &Superblock, side: Side) -> Option<Super
 }
 
 /// Returns whether data are moved from the end of the array to its begin.
-pub(crate) const fn is_backwards(superblock: &Superblock) -> bool {
+#[must_use]
+pub const fn is_backwards(superblock: &Superblock) -> bool {
     match superblock.reshape.delta_disks {
         0 => superblock.has(feature::RESHAPE_BACKWARDS),
         delta => delta < 0,

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use braid_array::format::reshaped::{Side, shape_of_side};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::level::{Layout, Level};
@@ -71,15 +72,7 @@ pub(crate) fn of_reshape(sb: &Superblock) -> Option<(Superblock, Superblock)> {
     if !sb.has(feature::RESHAPE_ACTIVE) {
         return None;
     }
-    let new = sb.reshape;
-    let raid_disks = sb.raid_disks.saturating_add_signed(new.delta_disks.saturating_neg());
-    let to = Superblock {
-        level: new.new_level,
-        layout: new.new_layout,
-        chunk_sectors: new.new_chunk_sectors,
-        ..sb.clone()
-    };
-    Some((Superblock { raid_disks, ..sb.clone() }, to))
+    Some((shape_of_side(sb, Side::Old)?, shape_of_side(sb, Side::New)?))
 }
 
 /// `old: raid5 of 3, new: raid5 of 4`; layout and chunk where they change.

@@ -278,6 +278,8 @@ fn a_reshape_is_undone() {
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     until("it is gone", || !x.lab.run("status x", &[]).status.success());
+    let text = x.lab.ok_text("assemble --explain", &x.members);
+    assert!(text.contains("a reshape from 4 to 3 members at "), "{text}");
     x.assemble();
     x.compare("on the way back again");
     until("all has moved", || x.status()["sync"]["action"] == "idle");

@@ -6,7 +6,7 @@ use std::path::Path;
 use braid_array::array::array_size;
 use braid_array::assemble::{Config, MemberConfig, Standing, Start, StartLog, Verdict};
 use braid_array::format::SuperblockError;
-use braid_array::format::superblock::feature;
+use braid_array::format::reshaped::is_backwards;
 use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
 use braid_host::member;
@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::invocation::{next_step, shell_word};
 use crate::output;
 use crate::output::explained::{Explained, Explanation, Judged, Prospect, Replay};
+use crate::output::shape;
 
 pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Failure> {
     // Who cannot be asked is none of the arrays that are explained, as far as can be said.
@@ -187,14 +188,17 @@ fn prospect_of(start: &Start, said: &[String]) -> Prospect {
 /// Says that a reshape goes on, if one does.
 fn goes_on(config: &Config) -> Option<String> {
     let superblock = &config.superblock;
-    if !superblock.has(feature::RESHAPE_ACTIVE) {
-        return None;
-    }
-    let after = superblock.raid_disks;
-    let before = after.saturating_add_signed(-superblock.reshape.delta_disks);
+    let (before, after) = shape::of_reshape(superblock)?;
+    let change = if before.raid_disks == after.raid_disks {
+        format!("({})", shape::reshape_in_words(superblock)?)
+    } else {
+        format!("from {} to {} members", before.raid_disks, after.raid_disks)
+    };
     let size = array_size(config).unwrap_or(0).max(1);
-    let percent = superblock.reshape.position.min(size).saturating_mul(100) / size;
-    Some(format!("a reshape from {before} to {after} members at {percent}% goes on"))
+    let position = superblock.reshape.position.min(size);
+    let moved = if is_backwards(superblock) { size - position } else { position };
+    let percent = moved.saturating_mul(100) / size;
+    Some(format!("a reshape {change} at {percent}% goes on"))
 }
 
 /// Describes the log entries to be replayed.
