@@ -21,6 +21,7 @@
 use super::core::Core;
 use super::intent::Intent;
 use super::members::{Member, State};
+use super::quieted::{QUIET_MS, Quieted, quieted};
 use super::sync::{Moving, Sync};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
@@ -32,9 +33,6 @@ use crate::level::Level;
 use crate::outline::Outline;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Role};
-
-/// The longest time for which requests are held until those in flight have ended.
-pub(super) const QUIET_MS: u64 = 10_000;
 
 /// A change that was asked for.
 #[derive(Debug)]
@@ -148,28 +146,21 @@ impl Growing {
         traffic: Traffic<'_>,
     ) -> bool {
         match self {
-            Self::Rest => {}
-            Self::Quieting(_) | Self::Turning(_) if core.service.stopping => {
+            Self::Turning(_) if core.service.stopping => {
                 self.give_up(core, Refusal::new("the array is being stopped", "start it again"));
             }
-            Self::Turning(_) => {}
-            Self::Quieting(change) if core.now >= change.until => {
-                let why = late(core);
-                self.give_up(core, why);
-            }
-            Self::Quieting(_) if waits(core, traffic) => {}
-            Self::Quieting(_) if core.metadata.has_to_resync() => {
-                let next = Next::by("see what it waits for", Invocation::Status { array: None });
-                self.give_up(core, Refusal::new("a write found no room on a member", next));
-            }
-            Self::Quieting(_) if is_unclean(core) => {
-                if checkpoints.rests() {
-                    checkpoints.begin(core);
+            Self::Rest | Self::Turning(_) => {}
+            Self::Quieting(change) => {
+                let until = change.until;
+                match quieted(core, checkpoints, traffic, until) {
+                    Quieted::NotYet => {}
+                    Quieted::Never(why) => self.give_up(core, why),
+                    // Of stripes all is used that superblocks say there is, as soon as any says
+                    // stripes.
+                    Quieted::Yes if change.shape.level == Level::Raid0 && trim(core, change) => {}
+                    Quieted::Yes => return self.tell(core),
                 }
             }
-            // Of stripes all is used that superblocks say there is, as soon as any says stripes.
-            Self::Quieting(change) if change.shape.level == Level::Raid0 && trim(core, change) => {}
-            Self::Quieting(_) => return self.tell(core),
             Self::Telling(_, ticket) if core.metadata.is_done(*ticket) => self.told(core),
             Self::Telling(..) => {}
         }
@@ -336,16 +327,6 @@ fn too_late() -> Refusal {
     Refusal::new("all data have moved: there is nothing to undo any more", next)
 }
 
-/// Returns whether anything is in flight yet.
-fn waits(core: &Core, traffic: Traffic<'_>) -> bool {
-    (!traffic.quiet || !core.metadata.is_idle()) && !crate::broken("grow-quiet")
-}
-
-/// Returns whether the members are to be told that the array is clean.
-fn is_unclean(core: &Core) -> bool {
-    core.service.redundant && core.metadata.clean.active && !crate::broken("grow-quiet")
-}
-
 pub(super) fn outline(core: &Core) -> Outline {
     Outline::of(&core.metadata.superblock, core.space.array_sectors())
 }
@@ -396,17 +377,4 @@ pub(super) fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Int
     };
     bitmap.superblock.events_cleared = core.metadata.superblock.events + 1;
     Ok(Some(intent.with(bitmap, core.space.sync_sectors())))
-}
-
-/// Says whom requests in flight wait for.
-pub(super) fn late(core: &Core) -> Refusal {
-    let owing = core.members.owing().min_by_key(|(_, since)| *since);
-    let device = owing.and_then(|(id, _)| core.members.get(id)).map(|member| &member.device);
-    match device {
-        Some(device) => Refusal::new(
-            format!("{device} has not answered for 10 s"),
-            Next::by("fail it first", Invocation::Fail { array: None, device: device.clone() }),
-        ),
-        None => Refusal::new("requests in flight did not end within 10 s", "try again"),
-    }
 }

@@ -64,7 +64,8 @@ pub enum LaneCommand {
         data_sectors: u64,
     },
     /// In a reshape: the array lies by the new shape before this row of members, and by the old one
-    /// behind it. What lies between that and the other row is to be moved: writes there wait.
+    /// behind it; backwards it is the other way round. What lies between that and the other row is
+    /// to be moved: writes there wait.
     /// Answer, where these are not the same: [`WindowOpen`](LaneReport::WindowOpen), when all that
     /// was under way is over.
     Window {

@@ -19,7 +19,8 @@
 use std::collections::BTreeSet;
 
 use super::core::Core;
-use super::growing::{QUIET_MS, intent_of, late, outline};
+use super::growing::{intent_of, outline};
+use super::quieted::{QUIET_MS, Quieted, quieted};
 use super::{Checkpoints, LaneCommand, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
@@ -117,20 +118,11 @@ impl Lengthening {
         traffic: Traffic<'_>,
     ) {
         match self {
-            Self::Quieting(_) if core.service.stopping => {
-                self.give_up(core, Refusal::new("the array is being stopped", "start it again"));
-            }
-            Self::Quieting(new) if core.now >= new.until => {
-                let why = late(core);
-                self.give_up(core, why);
-            }
-            Self::Quieting(_) if !traffic.quiet || !core.metadata.is_idle() => {}
-            Self::Quieting(_) if core.metadata.clean.active => {
-                if checkpoints.rests() {
-                    checkpoints.begin(core);
-                }
-            }
-            Self::Quieting(_) => self.make(core),
+            Self::Quieting(new) => match quieted(core, checkpoints, traffic, new.until) {
+                Quieted::NotYet => {}
+                Quieted::Never(why) => self.give_up(core, why),
+                Quieted::Yes => self.make(core),
+            },
             Self::Telling { ticket, .. } if core.metadata.is_done(*ticket) => self.told(core),
             Self::Rest | Self::Making(..) | Self::Telling { .. } | Self::Ending { .. } => {}
         }

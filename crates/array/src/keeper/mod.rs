@@ -27,6 +27,7 @@ mod metadata;
 mod needed;
 mod phases;
 mod place;
+mod quieted;
 mod remake;
 mod report;
 mod roles;
