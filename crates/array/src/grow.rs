@@ -1,8 +1,8 @@
 //! Changes of an array's shape. Most leave every byte in its place: more of each member is used, a
 //! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
 //! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). With more
-//! members of a level with parity all data move. Pure: the command plans by the status that it is
-//! told, and the keeper by its own.
+//! members of a level with parity, another layout or other chunks all data move, and may move back.
+//! Pure: the command plans by the status that it is told, and the keeper by its own.
 
 mod linear;
 mod reshape;

@@ -130,11 +130,8 @@ impl Array {
 pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
     let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
     // What was asked of the array waits for a time only to be gathered with more, and for room on
-    // members, and for a reshape, which goes on at a time; and for memory that members have which
-    // hang.
-    let timed = !array.put_offs.0.is_empty()
-        || array.jobs.hold_deadline().is_some()
-        || !array.requests.windowed().is_empty();
+    // members; and for memory that members have which hang.
+    let timed = !array.put_offs.0.is_empty() || array.jobs.hold_deadline().is_some();
     let answered_later = answered || array.lane.pool.has_lent();
     // Background work that keeps to its limits, too, goes on by itself.
     let moves = !array.requests.windowed().is_empty() && array.deadline().is_some();

@@ -136,7 +136,7 @@ impl JobKind {
             Self::Read { .. } if !map.has_parity() => 0,
             Self::Read { .. } => {
                 let parts = UNIT_BYTES / self.part_bytes();
-                (map.roles()).div_ceil(parts as usize)
+                map.roles().div_ceil(parts as usize)
             }
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,

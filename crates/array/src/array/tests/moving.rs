@@ -251,6 +251,14 @@ impl Clients {
         }
     }
 
+    /// A member fails, any.
+    fn fail_one(&mut self) {
+        let count = self.world.disks.len() as u64;
+        let id = MemberId(self.dice.below(count) as u16);
+        self.world.tell(Command::Fail(id));
+        self.take_answers();
+    }
+
     fn step(&mut self) {
         match self.dice.below(8) {
             0 | 1 => self.ask(),
@@ -342,10 +350,7 @@ fn a_member_fails_while_data_move() {
     for seed in 100..160 {
         clients_over(seed, |clients, step| {
             if step == 200 + seed {
-                let count = clients.world.disks.len() as u64;
-                let id = MemberId(clients.dice.below(count) as u16);
-                clients.world.tell(Command::Fail(id));
-                clients.take_answers();
+                clients.fail_one();
             }
         });
     }
@@ -451,10 +456,7 @@ fn requests_go_on_while_data_move_back_and_forth() {
                 clients.take_answers();
             }
             if seed % 5 == 0 && step == 150 + seed {
-                let count = clients.world.disks.len() as u64;
-                let id = MemberId(clients.dice.below(count) as u16);
-                clients.world.tell(Command::Fail(id));
-                clients.take_answers();
+                clients.fail_one();
             }
         });
     }
