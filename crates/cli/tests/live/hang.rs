@@ -2,31 +2,11 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::support::stopped::Stopped;
 use crate::support::{Lab, patience, until};
-use rustix::process::{Pid, Signal, kill_process};
-
-/// A process that was stopped; it goes on when this is dropped.
-pub(crate) struct Stopped(Pid);
-
-impl Stopped {
-    pub(crate) fn serving(lab: &Lab, name: &str) -> Self {
-        let socket = lab.path("run").join(format!("{name}.sock"));
-        let socket = UnixStream::connect(socket).expect("a running array");
-        let pid = rustix::net::sockopt::socket_peercred(&socket).expect("its process").pid;
-        kill_process(pid, Signal::STOP).expect("it is ours");
-        Self(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
-    }
-}
 
 /// A mirror served through FUSE; its file.
 pub(crate) fn serve(lab: &Lab, name: &str, members: &[PathBuf]) -> PathBuf {

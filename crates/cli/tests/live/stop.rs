@@ -3,15 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::stopped::process_of;
 use crate::support::{Lab, skip, until};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::Value;
-
-fn pid(lab: &Lab, name: &str) -> Pid {
-    let log = lab.path("run").join(format!("{name}.sock"));
-    let socket = std::os::unix::net::UnixStream::connect(log).expect("a running array");
-    rustix::net::sockopt::socket_peercred(&socket).expect("its process").pid
-}
 
 fn log(lab: &Lab, name: &str) -> String {
     std::fs::read_to_string(lab.path("run").join(format!("{name}.log"))).unwrap_or_default()
@@ -94,7 +89,7 @@ fn a_mounted_array_is_not_dropped_and_keeps_what_was_written() {
     let used = format!("in use by {} (mounted on {})", above.device, above.mountpoint.display());
     assert!(line.contains(&used), "{line}");
     assert!(line.trim_end().ends_with("or insist: braid stop --force home"), "{line}");
-    let process = pid(&lab, "home");
+    let process = process_of(&lab, "home");
     kill_process(process, Signal::TERM).unwrap();
     until("the log tells who is waited for", || log(&lab, "home").contains(&used));
     assert_eq!(std::fs::read(&file).unwrap(), content);
@@ -115,7 +110,7 @@ fn a_mounted_array_is_not_dropped_and_keeps_what_was_written() {
     assert_eq!(second, "written after the signal");
 
     // A signal waits, and not a moment longer than it has to.
-    let process = pid(&lab, "home");
+    let process = process_of(&lab, "home");
     kill_process(process, Signal::TERM).unwrap();
     until("the log tells who is waited for", || log(&lab, "home").matches(&used).count() > 1);
     drop(above);
@@ -134,7 +129,7 @@ fn the_mount_of_a_process_that_died_is_taken_away() {
     // Once with nobody left in it, once with somebody.
     for used in [false, true] {
         let file = used.then(|| std::fs::File::open(lab.path("mnt/home")).unwrap());
-        let process = pid(&lab, "home");
+        let process = process_of(&lab, "home");
         kill_process(process, Signal::KILL).unwrap();
         until("the process is dead", || test_kill_process(process).is_err());
         until("the mount is dead", || rustix::fs::statfs(lab.path("mnt")).is_err());

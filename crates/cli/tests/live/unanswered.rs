@@ -6,41 +6,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::support::stopped::{Stopped, process_of};
 use crate::support::{Lab, skip, until};
-use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::{Signal, geteuid, kill_process, test_kill_process};
 
 fn mirror(lab: &Lab, name: &str, words: &str) -> Vec<PathBuf> {
     let members = lab.members(name, 2, 32);
     lab.ok(&format!("create {name} --level 1 --raid-devices 2 {words}"), &members);
     lab.ok(&format!("assemble {name}"), &members);
     members
-}
-
-fn pid(lab: &Lab, name: &str) -> Pid {
-    let socket = lab.path("run").join(format!("{name}.sock"));
-    let socket = std::os::unix::net::UnixStream::connect(socket).expect("a running array");
-    rustix::net::sockopt::socket_peercred(&socket).expect("its process").pid
-}
-
-/// A stopped process, until this goes.
-struct Stopped(Pid);
-
-impl Stopped {
-    fn new(pid: Pid) -> Self {
-        kill_process(pid, Signal::STOP).expect("SIGSTOP");
-        let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
-        until("it is stopped", || {
-            let stat = std::fs::read_to_string(&stat).expect("a process");
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-        });
-        Self(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
-    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -52,7 +26,7 @@ fn a_stopped_process_keeps_nobody_waiting() {
     let lab = Lab::new();
     mirror(&lab, "good", "--assume-clean");
     let members = mirror(&lab, "still", "--assume-clean");
-    let process = pid(&lab, "still");
+    let process = process_of(&lab, "still");
     let stopped = Stopped::new(process);
     let number = process.as_raw_nonzero();
     let said = format!("still: its process {number} is stopped; let it go on: kill -CONT {number}");
@@ -81,7 +55,7 @@ fn an_array_that_cannot_be_reached_is_told_of_with_how_to_end_it() {
     let lab = Lab::new();
     for lost in ["run/home.sock", "run"] {
         let members = mirror(&lab, "home", "--assume-clean --force");
-        let process = pid(&lab, "home");
+        let process = process_of(&lab, "home");
         let number = process.as_raw_nonzero();
         let path = lab.path(lost);
         if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
@@ -114,7 +88,7 @@ fn an_array_that_cannot_be_reached_is_told_of_with_how_to_end_it() {
 fn an_array_whose_name_was_taken_is_told_of() {
     let lab = Lab::new();
     let members = mirror(&lab, "home", "--assume-clean");
-    let process = pid(&lab, "home");
+    let process = process_of(&lab, "home");
     std::fs::remove_file(lab.path("run/home.sock")).unwrap();
     let others = lab.members("other", 2, 32);
     lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &others);
@@ -195,7 +169,7 @@ fn what_may_not_be_asked_is_not_called_empty() {
 fn who_uses_a_member_is_named() {
     let lab = Lab::new();
     let members = mirror(&lab, "home", "--assume-clean");
-    let process = pid(&lab, "home").as_raw_nonzero();
+    let process = process_of(&lab, "home").as_raw_nonzero();
     let line = lab.refused(1, "assemble", &members, &members);
     let said = format!("in use by array home (process {process}); stop it: braid stop home\n");
     assert!(line.ends_with(&said), "{line}");

@@ -5,8 +5,9 @@ mod guest;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::hang::{self, Stopped};
+use crate::hang;
 use crate::support::export::noise;
+use crate::support::stopped::{Stopped, process_of};
 use crate::support::{Lab, skip, until};
 use guest::{DATA, DISCARD, FLUSH, GET_ID, Guest, READ, SLOTS, WRITE, ZEROES};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -40,12 +41,6 @@ fn status(lab: &Lab) -> Value {
 /// The process that serves the array.
 fn process(lab: &Lab) -> Pid {
     process_of(lab, "x")
-}
-
-fn process_of(lab: &Lab, name: &str) -> Pid {
-    let socket = lab.path("run").join(format!("{name}.sock"));
-    let socket = UnixStream::connect(socket).expect("a running array");
-    rustix::net::sockopt::socket_peercred(&socket).expect("its process").pid
 }
 
 /// Ends it at once, and waits until it has gone.
@@ -218,15 +213,14 @@ fn what_was_under_way_at_a_crash_is_done_after_it() {
     let content = noise(8192);
     assert_eq!(guest.ask(READ, 0, 4096), OK);
 
-    let stopped = process_of(&lab, "below");
-    kill_process(stopped, Signal::STOP).unwrap();
+    let stopped = Stopped::serving(&lab, "below");
     let written = fill(&mut guest, 0, &content);
     (0..2).for_each(|ring| guest.kick(ring));
     until("all are under way", || guest.under_way() == usize::from(SLOTS) * 2);
     let killed = process(&lab);
     kill_process(killed, Signal::KILL).unwrap();
     // It ends when what it has asked for has ended.
-    kill_process(stopped, Signal::CONT).unwrap();
+    drop(stopped);
     until("it has ended", || test_kill_process(killed).is_err());
     assert_eq!(guest.under_way(), usize::from(SLOTS) * 2, "nothing was answered");
     guest.leave();

@@ -5,6 +5,7 @@ pub(crate) mod browser;
 pub(crate) mod export;
 pub(crate) mod filled;
 pub(crate) mod nodes;
+pub(crate) mod stopped;
 pub(crate) mod terminal;
 pub(crate) mod typed;
 

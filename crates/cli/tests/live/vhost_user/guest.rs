@@ -184,7 +184,7 @@ impl Guest {
         self.memory.write_slice(data, GuestAddress(self.data_at(ring, slot))).unwrap();
     }
 
-    /// Makes a request available; [`kick`](Self::kick) notifies the device. Its data are the first
+    /// Puts a request into the ring; [`kick`](Self::kick) makes it available. Its data are the first
     /// `len` bytes of the slot.
     pub(super) fn put(&mut self, ring: usize, slot: u16, kind: u32, sector: u64, len: u32) {
         let data = self.data_at(ring, slot);
@@ -213,8 +213,6 @@ impl Guest {
         let place = at + AVAILABLE + 4 + u64::from(ring.available % SIZE) * 2;
         self.memory.write_obj(first, GuestAddress(place)).unwrap();
         ring.available = ring.available.wrapping_add(1);
-        let index = GuestAddress(at + AVAILABLE + 2);
-        self.memory.store(ring.available, index, Ordering::Release).unwrap();
     }
 
     fn describe(&self, table: u64, index: u16, (address, len, flags, next): (u64, u32, u16, u16)) {
@@ -226,7 +224,11 @@ impl Guest {
         self.memory.write_slice(&bytes, at).unwrap();
     }
 
+    /// Makes all requests that were put available at once, and notifies the device.
     pub(super) fn kick(&self, ring: usize) {
+        let Ring { at, available, .. } = self.rings[ring];
+        let index = GuestAddress(at + AVAILABLE + 2);
+        self.memory.store(available, index, Ordering::Release).unwrap();
         self.rings[ring].kick.write(1).unwrap();
     }
 
@@ -309,7 +311,7 @@ impl Guest {
         self.front_end().get_vring_base(ring).unwrap()
     }
 
-    /// Makes a chain available that has no end.
+    /// Puts a chain into the ring that has no end.
     pub(super) fn put_circle(&mut self, ring: usize) {
         self.put(ring, 0, READ, 0, 512);
         let at = self.rings[ring].at;
