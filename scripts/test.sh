@@ -5,16 +5,17 @@
 # usage: test.sh [STEP...]     (no STEP: all of them; with CI set, what is skipped has failed)
 #
 # All is built once, by the profile `checked`. Then steps run side by side, in lanes: one of steps
-# that ask for answers within seconds and mostly wait, and others of steps that take what those
-# leave of the processors. What a step of a lane says is printed when it ends. Steps that are named
-# run one after another.
+# that ask for answers within seconds and mostly wait, one of guests that boot, and others of steps
+# that take what those leave of the processors. What a step of a lane says is printed when it ends.
+# Steps that are named run one after another.
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 . scripts/lints.sh
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 first=(fmt deny build)
-waiting=(unit judges survive)
+waiting=(unit survive)
+booting=(judges)
 measuring=(comparisons fuzz model)
 computing=(sim)
 behind=10
@@ -198,8 +199,8 @@ step_survive() {
 	programs && BRAID=$PWD/target/checked/braid DRAWN=6 scripts/survive.sh "${SURVIVE_ROUNDS:-6}"
 }
 
-# As many of them as processors, and nothing of the kind beside: a whole machine that boots in a
-# guest gives up devices that come late. Where the power fails is drawn by what is committed.
+# As many of them as processors, and no other guest beside: a whole machine that boots in one gives
+# up devices that come late. Where the power fails is drawn by what is committed.
 step_judges() {
 	local draw
 	draw=$(($(scripts/drawn.sh) % 1000))
@@ -209,7 +210,7 @@ step_judges() {
 
 step_comparisons() { programs && cargo test --profile checked --workspace --test comparisons; }
 
-all=("${first[@]}" "${waiting[@]}" "${measuring[@]}" "${computing[@]}")
+all=("${first[@]}" "${waiting[@]}" "${booting[@]}" "${measuring[@]}" "${computing[@]}")
 for name; do
 	declare -F "step_$name" >/dev/null ||
 		{ echo "test.sh: no step named $name; the steps: ${all[*]}" >&2; exit 2; }
@@ -223,6 +224,8 @@ for name in "${@:-${first[@]}}"; do
 done
 if [ $# = 0 ]; then
 	lane 0 "${waiting[@]}" &
+	lanes+=($!)
+	lane 0 "${booting[@]}" &
 	lanes+=($!)
 	lane "$behind" "${measuring[@]}" &
 	lanes+=($!)
