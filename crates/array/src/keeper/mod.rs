@@ -335,7 +335,8 @@ impl Keeper {
         match self.growing.begin(&mut self.core, id, shape, space) {
             Err(why) => self.core.out.push(LaneCommand::Reply(id, Err(why))),
             // What is paused would never come to where it can be turned.
-            Ok(()) => self.sync.pause(self.core.now, false),
+            Ok(()) if self.sync.moving.is_some() => self.sync.pause(self.core.now, false),
+            Ok(()) => {}
         }
     }
 

@@ -401,6 +401,24 @@ fn a_pause_holds_no_writes() {
     }
 }
 
+#[test]
+fn a_reshape_that_begins_paused_waits() {
+    for &change in &CHANGES[..4] {
+        let mut world = begin(change, false);
+        let content = fill(&mut world);
+        world.command(Command::Pause(true));
+        world.command(Command::Grow(change.4));
+        while world.pass_time() {}
+        let sync = world.array.status().sync;
+        assert_eq!((sync.action, sync.done_sectors), (SyncAction::Reshape, 0), "{change:?}");
+        assert!(sync.paused, "{change:?}");
+        world.command(Command::Pause(false));
+        world.run();
+        assert_eq!(world.array.status().sync.action, SyncAction::Idle, "{change:?}");
+        assert!(world.read(0, 64).unwrap() == content[range(0, 64)], "{change:?}");
+    }
+}
+
 /// Lets so many writes happen, and holds all others.
 fn hold_after(world: &mut World, most: usize) {
     let seen = std::cell::Cell::new(0);
