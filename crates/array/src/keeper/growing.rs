@@ -267,11 +267,11 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
     let superblock = &mut core.metadata.superblock;
     let delta_disks = shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed();
     superblock.raid_disks = shape.raid_disks;
+    superblock.size_sectors = shape.size_sectors;
     if !shape.moves() {
         superblock.level = shape.level.to_md();
         superblock.layout = shape.layout.encode();
         superblock.chunk_sectors = shape.chunk_sectors;
-        superblock.size_sectors = shape.size_sectors;
         superblock.feature_map &= !feature::RAID0_LAYOUT;
         return;
     }
