@@ -10,6 +10,8 @@ mod reshape;
 mod size;
 mod takeover;
 
+use std::borrow::Cow;
+
 use crate::Role;
 use crate::events::SyncAction;
 use crate::format::Superblock;
@@ -129,6 +131,7 @@ impl NewShape {
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let now = shape_now(status)?;
     let level = now.level;
+    let status = &*recovery_put_off(status, &now, grow);
     check_serves(status)?;
     if grow != Grow::Undo {
         check_idle(status)?;
@@ -146,6 +149,23 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     }
     new.geometry()?;
     Ok(new)
+}
+
+/// The array as it is when a recovery waits for new members: those that are being rebuilt are spares
+/// again, and have the roles that are new.
+fn recovery_put_off<'a>(status: &'a Status, now: &NewShape, grow: Grow) -> Cow<'a, Status> {
+    let gets_more = matches!(grow, Grow::RaidDisks(count) if count > now.raid_disks);
+    let recovers = status.sync.action == SyncAction::Recovery && status.degraded > 0;
+    if !gets_more || !recovers || now.level.parity_disks() == 0 {
+        return Cow::Borrowed(status);
+    }
+    let mut put_off = status.clone();
+    put_off.sync.action = SyncAction::Idle;
+    let rebuilt = |member: &&mut MemberStatus| member.state == MemberState::Rebuilding;
+    for member in put_off.members.iter_mut().filter(rebuilt) {
+        (member.state, member.role) = (MemberState::Spare, None);
+    }
+    Cow::Owned(put_off)
 }
 
 /// Returns the members that have to leave before a change, in that order: the new level has no

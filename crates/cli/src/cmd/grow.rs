@@ -136,6 +136,10 @@ fn change(args: &GrowArgs, now: i32) -> Result<Grow, Failure> {
 
 /// Plans the change as if the devices were spares already, and those that leave were gone.
 fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
+    if change != Grow::Undo {
+        // Of what is added for the change a recovery may begin, which the array puts off.
+        grow::check_idle(status)?;
+    }
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
     with_spares.members.retain(|member| !leaving.contains(&member.member));

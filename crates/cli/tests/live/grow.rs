@@ -333,12 +333,18 @@ fn data_move_without_a_member() {
     assert!(said.contains("1 of 3 members missing"), "{said}");
     assert!(said.contains("meanwhile and afterwards no member may fail"), "{said}");
     x.compare("moved");
+    let new = x.device("n", 16);
+    let before = x.size();
+    let said = x.grow("--raid-devices 4", &[new]);
+    assert!(said.contains("1 of 3 members missing"), "{said}");
+    assert_eq!(x.size(), before / 2 * 3);
+    x.compare("on one disk more");
     let added = x.device("d", 16);
     x.lab.ok("add x", std::slice::from_ref(&added));
     x.members.push(added);
     x.lab.ok("status x --watch", &[]);
     assert_eq!(x.status()["chunk_bytes"], 16 << 10);
-    x.is(("raid5", "left-symmetric", 3));
+    x.is(("raid5", "left-symmetric", 4));
 }
 
 /// Killed in the middle of the way back, too.
