@@ -93,7 +93,7 @@ impl Growing {
         let change = Box::new(ShapeChange { id, shape, space, until: core.now });
         if core.metadata.superblock.has(feature::RESHAPE_ACTIVE) {
             *self = Self::Turning(change);
-        } else if !core.members.rebuilding().is_empty() {
+        } else if change.shape.moves() && !core.members.rebuilding().is_empty() {
             core.service.growing = true;
             *self = Self::Turning(change);
         } else {

@@ -541,7 +541,7 @@ const REFUSED: &[Refused<'_>] = &[
             ("--level 5", "it is a raid5 already"),
             ("--level 10", "raid5 cannot become raid10"),
             ("--raid-devices 2", "nothing tells what lies behind"),
-            ("--raid-devices 2 --array-size 1G", "are left, less than 1.00 gib"),
+            ("--raid-devices 2 --array-size 1G", "are left, less than 1024.00 mib"),
             ("--raid-devices 1 --array-size 1M", "raid5 cannot have 1 members"),
             ("--size max", "which is all that"),
             ("--size 4M", "nothing tells what lies behind 8.00 mib"),

@@ -59,8 +59,7 @@ fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock
         !superblock.has(feature::RESHAPE_ACTIVE)
             && newest.role_of(superblock.dev_number) == superblock.role()
     };
-    let gets_smaller = numbers.new.array_sectors() < numbers.old.array_sectors();
-    let overwrites = gets_smaller && !crate::broken("reshape-smaller");
+    let overwrites = numbers.new.array_sectors() < numbers.old.array_sectors();
     numbers.is_not_begun() && (!overwrites || current(candidates, newest).any(has_not_heard))
 }
 
