@@ -403,6 +403,9 @@ impl Local {
             self.look(&status);
             self.cut_percent = if result.is_ok() { 40 } else { 0 };
             self.parts.devices[0].asked = None;
+            if result.is_err() {
+                self.grown()?;
+            }
         }
         if let Some(member) = left {
             self.process_mut().attach(member, None);

@@ -14,7 +14,8 @@ const MEMBER_BYTES: u64 = 10 << 20;
 
 /// name | level, members and options of create | roles whose members leave before, and options of
 /// grow | devices that are added | what `mdadm --detail` says of it then: level, layout, members.
-/// md does the recovery of `midway`, and the rest of those by halves.
+/// md does the recovery of `midway`, and the rest of those by halves; those with `d` lack a member
+/// until then.
 const BY_BRAID: &str = "\
 size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
 size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
@@ -24,7 +25,15 @@ more-5  | 5 3 -b internal               | --raid-devices 5            | 2 | raid
 more-6  | 6 4                           | --raid-devices 5            | 1 | raid6 left-symmetric 5
 chunk-5 | 5 3                           | --chunk 16K                 | 0 | raid5 left-symmetric 3
 lay-6   | 6 4 -b internal               | --layout left-symmetric-6   | 0 | raid6 left-symmetric-6 4
+less-5  | 5 4 -b internal               | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
+less-6  | 6 5 --size 8M                 | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
+less-1  | 1 2 -b internal               | --size 6M --array-size 1M   | 0 | raid1 - 2
+less-s5 | 5 3 -b internal               | --size 6M --array-size 1M   | 0 | raid5 left-symmetric 3
+less-10 | 10 4 -b internal              | --size 6M --array-size 1M   | 0 | raid10 near=2 4
 half-5  | 5 3 -b internal               | --chunk 128K                | 0 | raid5 left-symmetric 3
+half-l5 | 5 4 -b internal               | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
+half-l6 | 6 6 --size 8M                 | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
+half-d6 | 6 5 -b internal               | without 1: --chunk 128K     | 1 | raid6 left-symmetric 5
 half-6  | 6 4                           | --layout right-symmetric    | 0 | raid6 right-symmetric 4
 half-u  | 5 3                           | --raid-devices 4            | 1 | raid5 left-symmetric 3
 half-ub | 6 4 -b internal               | --chunk 32K                 | 0 | raid6 left-symmetric 4
@@ -111,7 +120,8 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let kept = all.len() - added;
     let mut grow = served.braid("grow");
     grow.args(change.split_whitespace());
-    all[kept..].iter().for_each(|device| _ = grow.arg("--add").arg(device));
+    let taken = if name.starts_with("half-d") { &[][..] } else { &all[kept..] };
+    taken.iter().for_each(|device| _ = grow.arg("--add").arg(device));
     if name == "midway" {
         // md is to do what follows.
         Run::of(served.braid("limit").arg("--pause")).expect_success("limit");
@@ -123,8 +133,13 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     }
     if name.starts_with("half") {
         by_halves(&served, &mut grow, name.starts_with("half-u"));
+        if name.starts_with("half-d") {
+            // md is to rebuild what is missing when it has moved the rest.
+            Run::of(served.braid("add").arg(&all[kept])).expect_success("add");
+        }
+        let size_bytes = served.size_bytes();
         served.stop();
-        let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
+        let left = Left { name: name.to_owned(), members: all, content, size_bytes };
         return (left, shape.to_owned());
     }
     Run::of(grow.arg("--wait")).expect_success("grow");
@@ -136,7 +151,9 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let served = Served::start(name, &all, &[]);
     let size_bytes = served.size_bytes();
     let grows = change.starts_with("--size") || name.starts_with("more");
-    assert_eq!(size_bytes > before, grows, "{name}: {size_bytes}");
+    let shrinks = name.starts_with("less");
+    assert_eq!(size_bytes < before, shrinks, "{name}: {size_bytes}");
+    assert_eq!(size_bytes > before, grows && !shrinks, "{name}: {size_bytes}");
     if size_bytes > before {
         served.write(&content, before, size_bytes - before);
     }

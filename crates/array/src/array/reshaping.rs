@@ -9,6 +9,7 @@ use super::requests::Requests;
 use super::space::Space;
 use crate::Refusal;
 use crate::action::CommandId;
+use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
@@ -46,7 +47,7 @@ impl Reshaping {
             let same_chunks = geometry.chunk_sectors() == lane.map.geometry.chunk_sectors();
             let strips = move_strips(roles, same_chunks);
             let backwards = shape.offset_sectors > 0;
-            (Space::between(lane.map.geometry.clone(), geometry, backwards), strips)
+            (Space::between(old_geometry(lane, &shape)?, geometry, backwards), strips)
         } else {
             (Space::new(geometry), shape.raid_disks as usize + 1)
         };
@@ -66,11 +67,9 @@ impl Reshaping {
         lane.members_change();
         jobs.forget_answers();
         let Ok(geometry) = shape.geometry() else { return };
-        lane.map = if shape.moves() {
-            let backwards = shape.offset_sectors > 0;
-            ArrayMap::between(lane.map.geometry.clone(), geometry, backwards)
-        } else {
-            ArrayMap::new(geometry)
+        lane.map = match old_geometry(lane, shape) {
+            Ok(old) if shape.moves() => ArrayMap::between(old, geometry, shape.offset_sectors > 0),
+            _ => ArrayMap::new(geometry),
         };
     }
 
@@ -104,4 +103,17 @@ impl Reshaping {
             lane.report(LaneReport::WindowOpen);
         }
     }
+}
+
+/// The shape that data move from, of which as much of each member counts as of the new one.
+fn old_geometry(lane: &Lane, new: &NewShape) -> Result<Geometry, Refusal> {
+    let old = &lane.map.geometry;
+    NewShape {
+        level: old.level(),
+        layout: old.layout(),
+        raid_disks: old.raid_disks(),
+        chunk_sectors: old.chunk_sectors(),
+        ..new.clone()
+    }
+    .geometry()
 }

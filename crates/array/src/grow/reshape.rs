@@ -1,7 +1,8 @@
 //! Another shape of a level with parity in which all data lie elsewhere: they are moved towards the
-//! begin of the members, or towards their end.
+//! begin of the members, or towards their end. Members may be missing, as many as the level makes
+//! up for: both shapes have as many parities.
 
-use super::{NewShape, check_whole, refuse};
+use super::{NewShape, refuse};
 use crate::format::superblock::MAX_DEV;
 use crate::level::{Layout, Level};
 use crate::outline::bytes;
@@ -14,24 +15,39 @@ const MOST_SHIFT: u64 = 32_768;
 
 const COPY: &str = "make a new array and copy the data";
 
-/// More members.
+/// More members, or fewer.
 pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
-    check_whole(status)?;
-    if count < now.raid_disks {
-        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
-    }
+    check_version(status)?;
     if count > MAX_DEV {
         return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
     }
     let unit = u64::from(now.chunk_sectors);
+    if count < now.raid_disks {
+        return fewer(status, now, count);
+    }
     let shift = shift(head_room(status), unit)?;
     Ok(NewShape { raid_disks: count, offset_sectors: -shift, ..now })
+}
+
+/// Fewer members: those that leave become spares. Where nothing is free behind the data, a chunk of
+/// each member gets free.
+fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    let unit = u64::from(now.chunk_sectors);
+    let now = match tail_room(status, &now) {
+        (room, ..) if room < unit => NewShape {
+            size_sectors: (now.size_sectors + room).saturating_sub(unit) / unit * unit,
+            ..now
+        },
+        _ => now,
+    };
+    let offset_sectors = shift(tail_room(status, &now), unit)?;
+    Ok(NewShape { raid_disks: count, offset_sectors, ..now })
 }
 
 /// Another layout.
 pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_whole(status)?;
+    check_version(status)?;
     let layout = Layout::decode(now.level, number, now.raid_disks).map_err(Refusal::from)?;
     if layout == now.layout {
         return refuse(format!("its layout is {} already", name(layout)), "name another one");
@@ -44,7 +60,7 @@ pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewS
 /// Chunks of another size.
 pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_whole(status)?;
+    check_version(status)?;
     if sectors == now.chunk_sectors {
         let size = bytes(sectors.into());
         return refuse(format!("its chunks are of {size} already"), "name another size");
@@ -73,6 +89,14 @@ fn check_level(now: &NewShape) -> Result<(), Refusal> {
         Level::Raid4 | Level::Raid5 | Level::Raid6 => Ok(()),
         other => refuse(format!("the data of {other} cannot be laid out anew yet"), COPY),
     }
+}
+
+/// Checks that data may begin elsewhere: superblocks of some versions lie where those end.
+fn check_version(status: &Status) -> Result<(), Refusal> {
+    if status.superblock.version.is_behind_data() {
+        return refuse("superblocks behind the data cannot tell that data begin elsewhere", COPY);
+    }
+    Ok(())
 }
 
 /// Room of one member: its sectors, its device, and where it is.

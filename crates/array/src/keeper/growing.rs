@@ -93,6 +93,9 @@ impl Growing {
         let change = Box::new(ShapeChange { id, shape, space, until: core.now });
         if core.metadata.superblock.has(feature::RESHAPE_ACTIVE) {
             *self = Self::Turning(change);
+        } else if change.shape.moves() && !core.members.rebuilding().is_empty() {
+            core.service.growing = true;
+            *self = Self::Turning(change);
         } else {
             self.quiet(core, change);
         }
@@ -105,9 +108,17 @@ impl Growing {
         *self = Self::Quieting(change);
     }
 
-    /// A reshape that is to be turned round goes on to where it can be.
-    pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &Sync) {
+    /// A reshape that is to be turned round goes on to where it can be. A recovery is put off: those
+    /// that were rebuilt are spares.
+    pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &mut Sync) {
         let rests = sync.is_idle();
+        if matches!(self, Self::Turning(_)) && core.service.growing {
+            sync.put_off(core);
+            if rests && let Self::Turning(change) = std::mem::take(self) {
+                self.quiet(core, change);
+            }
+            return;
+        }
         match &sync.moving {
             _ if !matches!(self, Self::Turning(_)) => {}
             None => self.give_up(core, too_late()),
@@ -267,11 +278,11 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
     let superblock = &mut core.metadata.superblock;
     let delta_disks = shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed();
     superblock.raid_disks = shape.raid_disks;
+    superblock.size_sectors = shape.size_sectors;
     if !shape.moves() {
         superblock.level = shape.level.to_md();
         superblock.layout = shape.layout.encode();
         superblock.chunk_sectors = shape.chunk_sectors;
-        superblock.size_sectors = shape.size_sectors;
         superblock.feature_map &= !feature::RAID0_LAYOUT;
         return;
     }

@@ -351,7 +351,7 @@ impl Keeper {
     /// Growing: when nothing is in flight any more, the members are told.
     pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
         let rested = self.growing.rests();
-        self.growing.drive_turning(&mut self.core, &self.sync);
+        self.growing.drive_turning(&mut self.core, &mut self.sync);
         let begins = self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
         if begins {
             self.begin_moving();

@@ -30,6 +30,12 @@ const CHANGES: &[Change] = &[
     (6, 2, 4, 64, Grow::Layout(18)),
     (5, 3, 4, 16, Grow::Chunk(64)),
     (6, 8, 5, 64, Grow::Chunk(8)),
+    (5, 2, 4, 16, Grow::RaidDisks(3)),
+    (5, 0, 5, 16, Grow::RaidDisks(3)),
+    (5, 3, 3, 16, Grow::RaidDisks(2)),
+    (4, 0, 5, 8, Grow::RaidDisks(4)),
+    (6, 2, 6, 16, Grow::RaidDisks(4)),
+    (6, 8, 5, 64, Grow::RaidDisks(4)),
 ];
 
 /// Sectors of each member that are used where there is to be room behind them.
@@ -39,10 +45,38 @@ const fn roles_after((_, _, from, _, grow): Change) -> u32 {
     if let Grow::RaidDisks(to) = grow { to } else { from }
 }
 
+/// Data disks before and after.
+const fn data_disks(change: Change) -> (u64, u64) {
+    let parity = if change.0 == 6 { 2 } else { 1 };
+    ((change.2 - parity) as u64, (roles_after(change) - parity) as u64)
+}
+
+/// Returns how many sectors the array has afterwards, where it has so many before. Without room
+/// behind the data fewer members use a chunk less of each.
+const fn sectors_after(change: Change, before: u64) -> u64 {
+    let (old, new) = data_disks(change);
+    let gives = new < old && change.3 != 64;
+    (before / old - if gives { change.3 as u64 } else { 0 }) * new
+}
+
+/// Fills the array. Returns what is to stay of that.
+fn fill_kept(world: &mut World, change: Change) -> Vec<u8> {
+    let mut content = fill(world);
+    let before = world.array.array_sectors();
+    content.truncate((sectors_after(change, before).min(before) * SECTOR_BYTES) as usize);
+    content
+}
+
 fn begin(change: Change, bitmap: bool) -> World {
-    let (level, layout, from, chunk, grow) = change;
+    let mut world = before(change, bitmap);
+    (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
+    world
+}
+
+/// Without the disks that are new.
+fn before((level, layout, from, chunk, grow): Change, bitmap: bool) -> World {
     let backwards = matches!((chunk, grow), (64, _) | (_, Grow::Chunk(64)));
-    let mut world = World::with(level, layout, from, chunk, |config| {
+    World::with(level, layout, from, chunk, |config| {
         if bitmap {
             add_bitmap(config);
         }
@@ -50,9 +84,7 @@ fn begin(change: Change, bitmap: bool) -> World {
         for superblock in members.chain([&mut config.superblock]) {
             superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
         }
-    });
-    (from..roles_after(change)).for_each(|_| _ = world.add_disk());
-    world
+    })
 }
 
 fn has_ended(world: &World) -> bool {
@@ -64,19 +96,13 @@ fn data_move_to_more_members() {
     for &change in CHANGES {
         let mut world = begin(change, true);
         let before = world.array.array_sectors();
-        let content = fill(&mut world);
+        let content = fill_kept(&mut world, change);
         world.command(Command::Grow(change.4));
         world.run();
         assert!(has_ended(&world), "{change:?}: {:?}", world.events);
         let now = world.array.array_sectors();
-        let parity = if change.0 == 6 { 2 } else { 1 };
-        let data = |disks: u32| u64::from(disks - parity);
-        assert_eq!(now, before / data(change.2) * data(roles_after(change)), "{change:?}");
-        let bytes = content.len();
-        let first = world.read(0, before.min(2048)).unwrap();
-        assert!(first == content[..first.len()], "{change:?}");
-        let last = world.read(before - 100, 100).unwrap();
-        assert!(last == content[bytes - last.len()..], "{change:?}");
+        assert_eq!(now, sectors_after(change, before), "{change:?}");
+        holds(&mut world, &content, &format!("{change:?} moved"));
         assert_eq!(world.check(), 0, "{change:?}");
         let content = fill(&mut world);
         world.command(Command::Fail(MemberId(1)));
@@ -116,12 +142,12 @@ fn holds(world: &mut World, content: &[u8], what: &str) {
 /// the middle of what follows.
 #[test]
 fn the_power_goes_at_any_write_of_a_reshape() {
-    for (number, place) in [0, 5, 8, 13].into_iter().enumerate() {
+    for (number, place) in [0, 5, 8, 13, 15, 20].into_iter().enumerate() {
         let change = CHANGES[place];
         let mut most = 0;
         loop {
             let mut world = begin(change, most % 2 == 0);
-            let content = fill(&mut world);
+            let content = fill_kept(&mut world, change);
             world.run();
             let seen = lose_after(&mut world, most);
             world.begin_command(Command::Grow(change.4));
@@ -299,7 +325,7 @@ impl Clients {
 fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
     let mut world = begin(change, seed.is_multiple_of(2));
-    let content = fill(&mut world);
+    let content = fill_kept(&mut world, change);
     world.run();
     world.hold(|_, _| true);
     world.begin_command(Command::Grow(change.4));
@@ -435,11 +461,12 @@ fn a_reshape_is_turned_round() {
         for turn in [1, 3, 4, 7] {
             let what = format!("{change:?}: turned at {turn}");
             let mut world = begin(change, turn % 2 == 0);
-            let content = fill(&mut world);
+            let content = fill_kept(&mut world, change);
             world.run();
             let before = world.array.status();
             hold_after(&mut world, turn * turn * 20 + number);
             world.begin_command(Command::Grow(change.4));
+            let moves = world.array.status().sync.action == SyncAction::Reshape;
             world.tell(Command::Grow(Grow::Undo));
             world.hold_nothing();
             if turn % 3 != 0 {
@@ -453,7 +480,7 @@ fn a_reshape_is_turned_round() {
             assert_eq!(world.check(), 0, "{what}");
             let after = world.array.status();
             assert_eq!(after.sync.action, SyncAction::Idle, "{what}");
-            if turn == 3 {
+            if turn == 3 && moves {
                 let now = &after.superblock;
                 assert_eq!(now.raid_disks, change.2, "{what}");
                 assert_eq!(now.layout, before.superblock.layout, "{what}");
@@ -493,4 +520,118 @@ fn a_move_rewrites_nothing_where_it_could_not_read() {
     assert!(!world.events.iter().any(corrected), "{:?}", world.events);
     let first = world.read(0, 2048).unwrap();
     assert!(first == content[..first.len()]);
+}
+
+/// The array has its smaller size before anything is overwritten, and requests that were held
+/// meanwhile learn it.
+#[test]
+fn what_lies_beyond_a_smaller_end_is_refused_from_the_begin() {
+    for grow in [Grow::RaidDisks(3), Grow::Size(Some(MEMBER_SECTORS / 2))] {
+        let mut world = begin((5, 2, 4, 16, grow), true);
+        let before = world.array.array_sectors();
+        world.hold(|_, op| !matches!(op, IoOp::Read { .. }));
+        world.begin_command(Command::Grow(grow));
+        let last = world.data_buf(8 * 512);
+        let last = world.ask(Op::Read, before - 8, 8, last);
+        let buf = world.data_buf(8 * 512);
+        let first = world.ask(Op::Read, 0, 8, buf);
+        world.run_until_idle();
+        assert_eq!(world.answers, [], "{grow:?}: they wait");
+        world.release_until(|world| !world.answers.is_empty());
+        assert!(world.array.array_sectors() < before);
+        let answers: BTreeMap<_, _> = std::mem::take(&mut world.answers).into_iter().collect();
+        assert_eq!(answers[&last], Err(RequestError::OutOfRange), "{grow:?}");
+        assert_eq!(answers[&first], Ok(()), "{grow:?}");
+        let is_data =
+            |op: &IoOp| matches!(op, IoOp::Write { sector, .. } if *sector >= DATA_OFFSET);
+        let asked = world.issued.iter().filter(|(_, op)| is_data(op)).count();
+        let held = world.held.iter().filter(|(_, _, op)| is_data(op)).count();
+        assert_eq!(asked, held, "{grow:?}: something was overwritten");
+        world.hold_nothing();
+        world.run();
+        assert_eq!(world.check(), 0, "{grow:?}");
+    }
+}
+
+/// Members that are missing are none of a reason to wait: what they hold is computed.
+#[test]
+fn data_move_without_a_member() {
+    for (number, &change) in CHANGES.iter().enumerate() {
+        let lost = if change.0 == 6 { 2 } else { 1 };
+        let mut most = 0;
+        loop {
+            let what = format!("{change:?} without {lost}: {most} writes");
+            let mut world = before(change, most % 2 == 0);
+            let content = fill_kept(&mut world, change);
+            for member in (0..).step_by(3).take(lost).map(|at| at + number as u16 % 3) {
+                let member = MemberId(member % change.2 as u16);
+                world.command(Command::Fail(member));
+                world.command(Command::Remove(member));
+                world.disks[usize::from(member.0)] = None;
+            }
+            if roles_after(change) > change.2 {
+                // Its recovery begins, and is put off.
+                world.hold(|_, op| matches!(op, IoOp::Read { .. }));
+                (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
+                world.tell(Command::Grow(change.4));
+                world.answers.clear();
+            }
+            let seen = lose_after(&mut world, most);
+            if roles_after(change) > change.2 {
+                world.release();
+            } else {
+                world.begin_command(Command::Grow(change.4));
+            }
+            assert_eq!(world.refusals, Vec::<String>::new(), "{what}");
+            let all = seen.get();
+            world.cut_power_and_restart();
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            holds(&mut world, &content, &what);
+            (0..lost).for_each(|_| _ = world.add_disk());
+            world.run();
+            let status = world.array.status();
+            assert_eq!(status.degraded, 0, "{what}: {:?}", status.members);
+            holds(&mut world, &content, &format!("{what}, and with others"));
+            assert_eq!(world.check(), 0, "{what}");
+            if most > all {
+                break;
+            }
+            most += if most > 20 && most + 40 < all { 23 } else { 1 };
+        }
+    }
+}
+
+/// A member fails at the begin, and has not heard of it: it is not taken for one that says that
+/// nothing has moved.
+#[test]
+fn a_member_that_did_not_hear_of_the_begin_does_not_count() {
+    let change = (5, 2, 4, 16, Grow::RaidDisks(3));
+    for most in 0..90 {
+        let mut world = begin(change, most % 2 == 0);
+        let content = fill_kept(&mut world, change);
+        world.run();
+        let mut seen = 0;
+        world.rule(move |member, op| match op {
+            IoOp::Write { sector, .. } if member == MemberId(1) && sector < DATA_OFFSET => {
+                Fate::Fail(crate::action::IoError::GONE)
+            }
+            IoOp::Write { .. } | IoOp::WriteZeroes { .. } => {
+                seen += 1;
+                if seen > most { Fate::Lose } else { Fate::Serve }
+            }
+            _ => Fate::Serve,
+        });
+        world.begin_command(Command::Grow(change.4));
+        world.cut_power_and_restart();
+        world.rule(|_, _| Fate::Serve);
+        world.run();
+        holds(&mut world, &content, &format!("{most} writes"));
+        if world.array.status().degraded > 0 {
+            world.add_disk();
+            world.run();
+        }
+        assert_eq!(world.array.status().degraded, 0, "{most} writes");
+        assert_eq!(world.check(), 0, "{most} writes");
+    }
 }

@@ -28,9 +28,7 @@ pub(super) fn is_possible(
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
         && !newest.version.is_behind_data();
     // All members move by as much. Who left in another reshape is none of them.
-    let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
-    let members = members.filter(|sb| same_array(sb, newest)).filter(current);
+    let members = current(candidates, newest);
     let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
         superblock.has(feature::NEW_OFFSET)
@@ -42,6 +40,27 @@ pub(super) fn is_possible(
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
     let is_whole = numbers.position.is_multiple_of(numbers.unit());
     moves && is_sure && is_whole && alike
+}
+
+/// The superblocks of members that can have missed one update at most.
+fn current<'a>(
+    candidates: &'a [Candidate],
+    newest: &'a Superblock,
+) -> impl Iterator<Item = &'a Superblock> {
+    let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
+    members.filter(|sb| same_array(sb, newest)).filter(current)
+}
+
+/// Returns whether nothing is written by the new map yet. A map of fewer members is written at once
+/// where the old one is that lies beyond its end, but only when all members have heard of it.
+fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> bool {
+    let has_not_heard = |superblock: &Superblock| {
+        !superblock.has(feature::RESHAPE_ACTIVE)
+            && newest.role_of(superblock.dev_number) == superblock.role()
+    };
+    let overwrites = numbers.new.array_sectors() < numbers.old.array_sectors();
+    numbers.is_not_begun() && (!overwrites || current(candidates, newest).any(has_not_heard))
 }
 
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
@@ -56,7 +75,7 @@ pub(super) fn decide(
     let by = |side, options| {
         decide_alike(&with_bitmaps(numbers, candidates, superblock, side), newest, options)
     };
-    if numbers.is_not_begun() && !crate::broken("reshape-start") {
+    if is_not_begun(numbers, candidates, superblock) && !crate::broken("reshape-start") {
         return by(Side::Old, options);
     }
     // All members have roles in the shape that has more of them.

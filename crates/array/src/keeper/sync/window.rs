@@ -35,7 +35,8 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
             sync.interrupt("what has moved is to move back");
             ended(sync, core);
         }
-        MovingStage::Closed if held => {}
+        // All that is there has heard of it, or is not needed any more.
+        MovingStage::Closed if held || core.members.untold().next().is_some() => {}
         MovingStage::Closed => open(sync, core),
         MovingStage::Opening if ends || held => {
             close(moving, core);
