@@ -30,10 +30,25 @@ const CHANGES: &[Change] = &[
     (6, 2, 4, 64, Grow::Layout(18)),
     (5, 3, 4, 16, Grow::Chunk(64)),
     (6, 8, 5, 64, Grow::Chunk(8)),
+    (10, NEAR_2, 4, 16, Grow::RaidDisks(5)),
+    (10, NEAR_2, 3, 16, Grow::RaidDisks(4)),
+    (10, NEAR_2, 2, 16, Grow::RaidDisks(5)),
+    (10, NEAR_3, 4, 8, Grow::RaidDisks(5)),
+    (10, OFFSET_2, 3, 16, Grow::RaidDisks(5)),
+    (10, NEAR_2, 4, 16, Grow::Chunk(32)),
+    (10, NEAR_2, 4, 16, Grow::Layout(OFFSET_2)),
+    (10, OFFSET_2, 4, 16, Grow::Layout(NEAR_2)),
+    (10, NEAR_2, 4, 16, Grow::Chunk(64)),
+    (10, NEAR_2, 3, 64, Grow::Chunk(32)),
+    (10, OFFSET_2, 4, 64, Grow::Chunk(32)),
 ];
 
+const NEAR_2: u32 = 0x102;
+const NEAR_3: u32 = 0x103;
+const OFFSET_2: u32 = 0x1_0201;
+
 /// Sectors of each member that are used where there is to be room behind them.
-const LESS: u64 = MEMBER_SECTORS - 128;
+const LESS: u64 = MEMBER_SECTORS - 192;
 
 const fn roles_after((_, _, from, _, grow): Change) -> u32 {
     if let Grow::RaidDisks(to) = grow { to } else { from }
@@ -49,6 +64,12 @@ fn begin(change: Change, bitmap: bool) -> World {
         let members = config.members.iter_mut().map(|member| &mut member.superblock);
         for superblock in members.chain([&mut config.superblock]) {
             superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
+        }
+        if level == 10 {
+            // Its bitmap is for sectors of the array.
+            let size = array_size(config).unwrap();
+            let bitmap = config.bitmap.as_ref().and_then(|bitmap| bitmap.resized(size));
+            config.bitmap = bitmap;
         }
     });
     (from..roles_after(change)).for_each(|_| _ = world.add_disk());
@@ -69,9 +90,11 @@ fn data_move_to_more_members() {
         world.run();
         assert!(has_ended(&world), "{change:?}: {:?}", world.events);
         let now = world.array.array_sectors();
-        let parity = if change.0 == 6 { 2 } else { 1 };
+        let parity = [0, 1, 2][[10, 5, 6].iter().position(|of| *of == change.0).unwrap_or(1)];
         let data = |disks: u32| u64::from(disks - parity);
-        assert_eq!(now, before / data(change.2) * data(roles_after(change)), "{change:?}");
+        let expected = before * data(roles_after(change)) / data(change.2);
+        let chunk = if change.0 == 10 { 2 * u64::from(change.3) } else { 0 };
+        assert!((expected..=expected + chunk).contains(&now), "{change:?}: {now}");
         let bytes = content.len();
         let first = world.read(0, before.min(2048)).unwrap();
         assert!(first == content[..first.len()], "{change:?}");
