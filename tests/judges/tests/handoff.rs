@@ -45,8 +45,9 @@ impl Left {
         let directory = self.members[0].parent().expect("a directory").display();
         let names = self.members.iter().map(|path| path.file_name().expect("a name"));
         let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-        let Self { name, content, .. } = self;
-        format!("take {name} {content} {} {directory} {}", BY_MD.0, names.join(" "))
+        let Self { name, content, size_bytes, .. } = self;
+        let names = names.join(" ");
+        format!("take {name} {content} {size_bytes} {} {directory} {names}", BY_MD.0)
     }
 }
 

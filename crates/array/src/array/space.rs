@@ -56,7 +56,8 @@ impl Space {
         let old = self.old.as_ref();
         let moved = old.is_some_and(|old| (sector < old.front) != old.backwards);
         let flag = if moved { MOVED } else { 0 };
-        let copies = (0..self.geometry.copies()).map(move |copy| self.at(sector).copy(sector, copy));
+        let copies =
+            (0..self.geometry.copies()).map(move |copy| self.at(sector).copy(sector, copy));
         copies.map(move |strip| Strip { sector: strip.sector | flag, ..strip })
     }
 }

@@ -103,7 +103,9 @@ mod tests {
         let copies = [(2, 1), (3, 1), (4, 1), (1, 2), (1, 3), (2, 2)];
         let mut pairs = Vec::new();
         for (disks, (near, far), chunk) in (2..=9).flat_map(|disks| {
-            copies.into_iter().flat_map(move |copies| [8, 16, 64].map(|chunk| (disks, copies, chunk)))
+            copies
+                .into_iter()
+                .flat_map(move |copies| [8, 16, 64].map(|chunk| (disks, copies, chunk)))
         }) {
             let Some(old) = mirrors(near, far, disks, chunk) else { continue };
             let more = [1, 2, 3].map(|more| mirrors(near, far, disks + more, chunk));
@@ -145,7 +147,8 @@ mod tests {
             let rows = |sector: u64| (0..map.copies()).map(move |copy| (sector, copy));
             let row = |(sector, copy)| map.copy(sector, copy).sector;
             for at in (0..map.array_sectors()).step_by(map.chunk_sectors() as usize) {
-                let first = (at..map.array_sectors()).step_by(chunk as usize).flat_map(rows).map(row);
+                let first =
+                    (at..map.array_sectors()).step_by(chunk as usize).flat_map(rows).map(row);
                 assert!(order.first_row(at) <= first.min().expect("a chunk"), "{map:?} at {at}");
                 let last = (0..=at).step_by(chunk as usize).flat_map(rows).map(row).max();
                 let end = last.expect("a chunk") + chunk;

@@ -78,7 +78,10 @@ fn check_level(shape: &NewShape) -> Result<(), Refusal> {
         (Level::Raid4 | Level::Raid5 | Level::Raid6, _) => Ok(()),
         (_, Layout::Raid10(layout)) if layout.can_move() => Ok(()),
         (_, Layout::Raid10(_)) => refuse(
-            format!("no data move from or to {}: far copies lie behind all others", name(shape.layout)),
+            format!(
+                "no data move from or to {}: far copies lie behind all others",
+                name(shape.layout)
+            ),
             "make a new array and copy the data; near and offset layouts can change",
         ),
         (other, _) => refuse(format!("the data of {other} cannot be laid out anew yet"), COPY),

@@ -5,6 +5,7 @@ use super::core::{Core, Service};
 use super::intent::Intent;
 use super::members::{Members, State};
 use super::sync::Ranges;
+use crate::events::SyncAction;
 use crate::format::journal::BLOCK_SECTORS;
 use crate::status::{ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status};
 
@@ -24,6 +25,13 @@ impl KeeperView<'_> {
         let active = clean.active || !metadata.is_done(clean.ticket);
         let state = state(*service, active || unsynced_sectors > 0);
         let sync = &self.keeper.sync;
+        let mut sync_status = sync.status(self.keeper.core.now);
+        if service.growing && metadata.has_to_resync() {
+            // Of what is new, as soon as the members know of that.
+            sync_status.action = SyncAction::Resync;
+            sync_status.total_sectors = self.keeper.core.space.sync_sectors();
+            sync_status.done_sectors = clean.resynced.min(sync_status.total_sectors);
+        }
         let scrub = &sync.scrub;
         let intent = metadata.intent.as_ref();
         let bitmap_sectors = intent.map_or(0, |intent| intent.bitmap.size_sectors());
@@ -61,7 +69,7 @@ impl KeeperView<'_> {
             writes_over: service.writes_over && !service.read_only,
             degraded: members.degraded(),
             members: statuses,
-            sync: sync.status(self.keeper.core.now),
+            sync: sync_status,
             mismatch_sectors: scrub.checked_once.then_some(scrub.mismatch_sectors),
             unreadable_sectors: sync.unread.sectors,
             unreadable: sync.unread.places(),

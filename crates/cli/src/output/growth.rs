@@ -219,6 +219,13 @@ impl Growth {
     }
 }
 
+/// Sectors of each member that have copies of what is new once data have moved.
+fn more_copies(status: &Status, new: &NewShape, to: &Geometry) -> u64 {
+    let more = to.array_sectors().saturating_sub(status.array_sectors);
+    let copies = if new.level == Level::Raid10 { to.copies() } else { 0 };
+    more * u64::from(copies) / u64::from(new.raid_disks)
+}
+
 /// Members that may be lost of a whole array, whichever they are.
 const fn spare_copies(level: Level, layout: Layout, raid_disks: u32) -> u32 {
     match (level, layout) {
@@ -261,7 +268,10 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     }
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
-        return adds.into_iter().chain([reshape]).collect();
+        let more = new.geometry().map_or(0, |to| more_copies(status, new, &to));
+        let resync = GrowthStep { bytes: bytes(more), ..step("resync", None) };
+        let resync = Some(resync).filter(|_| more > 0);
+        return adds.into_iter().chain([reshape]).chain(resync).collect();
     }
     let takeover = step("takeover", None);
     let mut steps = Vec::new();
