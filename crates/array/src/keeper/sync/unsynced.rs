@@ -94,7 +94,9 @@ impl Unsynced {
         if end <= synced {
             return;
         }
-        if let Some(intent) = &mut core.metadata.intent {
+        if let Some(intent) = &mut core.metadata.intent
+            && !crate::broken("grow-bitmap")
+        {
             intent.need(synced, end);
             core.metadata.queue_whole_bitmap();
         }
