@@ -7,7 +7,9 @@ use super::members::{Members, State};
 use super::sync::Ranges;
 use crate::events::SyncAction;
 use crate::format::journal::BLOCK_SECTORS;
-use crate::status::{ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status};
+use crate::status::{
+    ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status, SyncStatus,
+};
 
 impl KeeperView<'_> {
     /// Returns the status of the array.
@@ -25,13 +27,6 @@ impl KeeperView<'_> {
         let active = clean.active || !metadata.is_done(clean.ticket);
         let state = state(*service, active || unsynced_sectors > 0);
         let sync = &self.keeper.sync;
-        let mut sync_status = sync.status(self.keeper.core.now);
-        if service.growing && metadata.has_to_resync() {
-            // Of what is new, as soon as the members know of that.
-            sync_status.action = SyncAction::Resync;
-            sync_status.total_sectors = self.keeper.core.space.sync_sectors();
-            sync_status.done_sectors = clean.resynced.min(sync_status.total_sectors);
-        }
         let scrub = &sync.scrub;
         let intent = metadata.intent.as_ref();
         let bitmap_sectors = intent.map_or(0, |intent| intent.bitmap.size_sectors());
@@ -69,7 +64,7 @@ impl KeeperView<'_> {
             writes_over: service.writes_over && !service.read_only,
             degraded: members.degraded(),
             members: statuses,
-            sync: sync_status,
+            sync: self.sync_status(),
             mismatch_sectors: scrub.checked_once.then_some(scrub.mismatch_sectors),
             unreadable_sectors: sync.unread.sectors,
             unreadable: sync.unread.places(),
@@ -85,6 +80,21 @@ impl KeeperView<'_> {
             view: None,
             children: Vec::new(),
         }
+    }
+}
+
+impl KeeperView<'_> {
+    /// The background work, or the resync of what is new, which begins as soon as the members know
+    /// of that.
+    fn sync_status(self) -> SyncStatus {
+        let Core { now, service, metadata, space, .. } = &self.keeper.core;
+        let status = self.keeper.sync.status(*now);
+        if !(service.growing && metadata.has_to_resync()) {
+            return status;
+        }
+        let total_sectors = space.sync_sectors();
+        let done_sectors = metadata.clean.resynced.min(total_sectors);
+        SyncStatus { action: SyncAction::Resync, total_sectors, done_sectors, ..status }
     }
 }
 

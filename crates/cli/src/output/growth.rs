@@ -220,7 +220,8 @@ impl Growth {
 }
 
 /// Sectors of each member that have copies of what is new once data have moved.
-fn more_copies(status: &Status, new: &NewShape, to: &Geometry) -> u64 {
+fn more_copies(status: &Status, new: &NewShape) -> u64 {
+    let Ok(to) = new.geometry() else { return 0 };
     let more = to.array_sectors().saturating_sub(status.array_sectors);
     let copies = if new.level == Level::Raid10 { to.copies() } else { 0 };
     more * u64::from(copies) / u64::from(new.raid_disks)
@@ -268,10 +269,9 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     }
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
-        let more = new.geometry().map_or(0, |to| more_copies(status, new, &to));
-        let resync = GrowthStep { bytes: bytes(more), ..step("resync", None) };
-        let resync = Some(resync).filter(|_| more > 0);
-        return adds.into_iter().chain([reshape]).chain(resync).collect();
+        let resync = GrowthStep { bytes: bytes(more_copies(status, new)), ..step("resync", None) };
+        let work = [reshape, resync].into_iter().filter(|step| step.bytes != Some(0));
+        return adds.into_iter().chain(work).collect();
     }
     let takeover = step("takeover", None);
     let mut steps = Vec::new();
