@@ -81,9 +81,7 @@ impl KeeperView<'_> {
             children: Vec::new(),
         }
     }
-}
 
-impl KeeperView<'_> {
     /// The background work, or the resync of what is new, which begins as soon as the members know
     /// of that.
     fn sync_status(self) -> SyncStatus {
