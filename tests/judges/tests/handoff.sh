@@ -1,8 +1,8 @@
 # The guest's side of handoff.rs: md takes an array that Braid left, whole or after a crash.
 
-# take NAME CONTENT SIZE SEED DIRECTORY MEMBER...: it assembles, holds CONTENT and is consistent; then
-# md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the time to. What mdadm
-# --detail says goes to detail.txt.
+# take NAME CONTENT SIZE SEED DIRECTORY MEMBER...: it assembles, holds CONTENT of so many bytes and
+# is consistent; then md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the
+# time to. What mdadm --detail says goes to detail.txt.
 take() {
 	local name=$1 content=$2 size=$3 seed=$4 degraded=0 policy
 	cd "$5" || fail "$name: no directory"

@@ -37,15 +37,15 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5, 6 or 10 or of a linear array, or of copies of a mirror. With
-    /// --level it is known: the number is only compared
+    /// Number of members of level 4, 5, 6 or 10 or of a linear array, or of copies of a mirror.
+    /// With --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level
     #[arg(long, short)]
     pub(crate) level: Option<String>,
-    /// Another layout of levels 4, 5, 6 and 10, by name: all data move. With --level, preserve: they
-    /// stay where they are, in a layout that is not the usual one of the level
+    /// Another layout of levels 4, 5, 6 and 10, by name: all data move. With --level, preserve:
+    /// they stay where they are, in a layout that is not the usual one of the level
     #[arg(long, value_name = "LAYOUT|preserve", conflicts_with = "size")]
     pub(crate) layout: Option<String>,
     /// Chunks of another size for levels 4, 5, 6 and 10: all data move

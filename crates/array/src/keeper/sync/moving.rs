@@ -7,11 +7,11 @@
 //!    └────── more, or held ◄── Placing: flush, then the front in all superblocks ◄──┘
 //! ```
 //! Nothing is written over what a superblock on any member still needs. What lies before the
-//! members' front is where the new shape has it (backwards: what lies behind it), and all else where
-//! it was. New rows begin a few rows before the old ones, and hold as much of the array
-//! each or more (backwards: behind them, as much or less); so the window may reach as far as that
-//! takes it into old rows that lie on the moved side of the front as a whole. `raid5.c` and
-//! `raid10.c` of the kernel go by the same distance in `reshape_request`.
+//! members' front is where the new shape has it (backwards: what lies behind it), and all else
+//! where it was. New rows begin a few rows before the old ones, and hold as much of the array each
+//! or more (backwards: behind them, as much or less); so the window may reach as far as that takes
+//! it into old rows that lie on the moved side of the front as a whole. `raid5.c` and `raid10.c` of
+//! the kernel go by the same distance in `reshape_request`.
 
 use crate::format::Superblock;
 use crate::format::reshaped::{Side, is_backwards, shape_of_side};
@@ -178,11 +178,13 @@ impl Moving {
     /// Backwards a window is moved as a whole, or once more.
     pub(super) fn front_after(&self, place: u64) -> u64 {
         let (first, end) = self.span();
-        match self.is_backwards() {
-            true if place >= end => first,
-            true => end,
-            false if place >= end => end,
-            false => (place / self.align * self.align).max(first),
+        let is_whole = place >= end;
+        if self.is_backwards() {
+            if is_whole { first } else { end }
+        } else if is_whole {
+            end
+        } else {
+            (place / self.align * self.align).max(first)
         }
     }
 
