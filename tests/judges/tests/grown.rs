@@ -15,7 +15,8 @@ const MEMBER_BYTES: u64 = 10 << 20;
 /// name | level, members and options of create | roles whose members leave before, and options of
 /// grow | devices that are added | what `mdadm --detail` says of it then: level, layout, members.
 /// md does the recovery of `midway`, and the rest of those by halves; of `half-u` back, of `half-m`
-/// to the larger size that they have then.
+/// to the larger size that they have then (with a bitmap md does not resync what is new after a
+/// stop on the way).
 const BY_BRAID: &str = "\
 size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
 size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
@@ -36,7 +37,7 @@ lay-10  | 10 3 --size 8M                | --layout o2                 | 0 | raid
 half-10 | 10 4 --size 8M -b internal    | --chunk 128K                | 0 | raid10 near=2 4
 half-o2 | 10 4 --layout o2              | --layout n2                 | 0 | raid10 near=2 4
 half-u1 | 10 3 -b internal              | --raid-devices 4            | 1 | raid10 near=2 3
-half-m1 | 10 3 -b internal              | --raid-devices 4            | 1 | raid10 near=2 4
+half-m1 | 10 3                          | --raid-devices 4            | 1 | raid10 near=2 4
 half-m2 | 10 4                          | --raid-devices 5            | 1 | raid10 near=2 5
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4

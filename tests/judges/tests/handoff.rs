@@ -24,10 +24,11 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// `braid cat` gives the content.
+    /// `braid cat` gives the content, which may be followed by more.
     pub(crate) fn expect_by_cat(&self, when: &str) {
         let mut command = braid();
-        command.arg("cat").args(&self.members).stdout(Stdio::piped());
+        let length = self.size_bytes.to_string();
+        command.args(["cat", "--length", &length]).args(&self.members).stdout(Stdio::piped());
         let mut child = command.spawn().expect("braid starts");
         let mut stdout = child.stdout.take().expect("a pipe");
         let checked = self.content.check(&mut stdout, 0, self.size_bytes);

@@ -2,7 +2,7 @@
 
 use braid_judges::Content;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{Read as _, Seek, SeekFrom};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -36,8 +36,8 @@ fn run(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn check(path: &str, content: &str, length: u64) -> Result<(), String> {
-    let mut file = File::open(path).map_err(text)?;
-    content.parse::<Content>()?.check(&mut file, 0, length)
+    let file = File::open(path).map_err(text)?;
+    content.parse::<Content>()?.check(&mut file.take(length), 0, length)
 }
 
 fn write(path: &str, content: &Content, offset: u64, length: u64) -> Result<(), String> {
