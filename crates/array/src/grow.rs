@@ -298,7 +298,9 @@ fn other_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape,
     }
     match now.level {
         Level::Raid1 => copies(status, now, count),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::members(status, now, count),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
+            reshape::members(status, now, count)
+        }
         Level::Linear => linear::plan(status, now, count),
         _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),

@@ -554,16 +554,18 @@ impl Local {
         self.grown()
     }
 
-    /// The array may be larger than it was: moved data end with zeroes.
+    /// The array may be larger than it was: moved data end with zeroes where there is parity.
     fn grown(&mut self) -> Result<(), Failure> {
         let before = self.judge.oracle.sectors();
         let now = self.machine().array_sectors();
         if now < before {
             return Err(Failure(format!("an array of {before} sectors has {now}")));
         }
-        let size_sectors = self.parts.devices[0].scenario.data_sectors[0];
+        let scenario = &self.parts.devices[0].scenario;
+        let size_sectors = scenario.data_sectors[0];
+        let has_parity = scenario.has_parity();
         let moved = std::mem::replace(&mut self.size_sectors, size_sectors) == size_sectors;
-        self.judge.oracle.grow(now, moved);
+        self.judge.oracle.grow(now, moved && has_parity);
         Ok(())
     }
 

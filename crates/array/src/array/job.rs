@@ -49,7 +49,8 @@ pub(crate) enum JobKind {
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check(Check),
-    /// Bring the data of a unit from the map that they lie by to the one that they move to.
+    /// Bring the data of a unit from the map that they lie by to the one that they move to: a unit
+    /// of rows there with parity, of the array without.
     Move { unit: Unit },
 }
 
@@ -141,6 +142,7 @@ impl JobKind {
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.roles() + 1,
+            Self::Move { .. } if !map.has_parity() => 1,
             Self::Move { .. } => move_strips(map.roles(), map.has_same_chunks()),
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.roles(),

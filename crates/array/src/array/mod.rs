@@ -297,8 +297,7 @@ fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return Ok(None);
     }
-    let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
-    let level = level.ok_or("a reshape of a level without parity")?;
+    let level = Level::from_md(superblock.level).ok_or("a reshape of a level that has none")?;
     let old = shape_of_side(superblock, Side::Old).ok_or("more new members than there are")?;
     geometry_of_one(level, &old).map(Some)
 }

@@ -422,7 +422,7 @@ impl Requests {
             let to_stripe = RequestRest { left: left.min(stripe - sector % stripe), ..piece };
             return self.write_piece(lane, jobs, to_stripe, None, fua);
         }
-        let sectors = left.min(lane.map.geometry.run(sector)).min(MAX_ZERO_SECTORS);
+        let sectors = left.min(lane.map.run(sector)).min(MAX_ZERO_SECTORS);
         self.add_piece(index);
         if lane.map.is_mirror() {
             let source = Source::Zeroes { unmap };

@@ -79,14 +79,14 @@ impl Reshaping {
         lane: &mut Lane,
         requests: &mut Requests,
         jobs: &mut Jobs,
-        (front_row, end_row): (u64, u64),
+        (front, end): (u64, u64),
     ) {
         // What is kept of the old map's rows means others now.
         lane.members_change();
-        lane.map.set_window(front_row, end_row);
+        lane.map.set_window(front, end);
         lane.ios.elders.turn();
         jobs.elders.turn();
-        self.opens = end_row != front_row;
+        self.opens = end != front;
         requests.window_moved(lane, jobs);
     }
 

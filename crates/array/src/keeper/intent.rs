@@ -55,6 +55,14 @@ impl Intent {
         intent
     }
 
+    /// Has this range ask for a resync: the whole bitmap is to be written then.
+    pub(super) fn need(&mut self, start: u64, end: u64) {
+        for bit in self.chunk_range(start, end) {
+            self.chunks[bit] |= NEEDED;
+            self.bitmap.set(bit as u64);
+        }
+    }
+
     /// The same without any bit: nothing is in flight, and all is in sync.
     pub(super) fn cleared(&self) -> Self {
         Self::new(Bitmap::empty(self.bitmap.superblock.clone()), false, self.ahead)

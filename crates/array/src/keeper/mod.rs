@@ -61,7 +61,7 @@ use members::{Member, Members};
 use metadata::Metadata;
 use phases::Begun;
 use remake::Vacancies;
-pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
+pub use space::{BLOCK_SECTORS, MOVED, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::window::take_moved;
 use sync::{Moving, Sync};
@@ -363,7 +363,7 @@ impl Keeper {
             self.sync.drive(&mut self.core);
         }
         if !self.growing.holds_requests() && take_moved(&mut self.sync) {
-            self.growing.conclude(&mut self.core);
+            self.growing.conclude(&mut self.core, &mut self.sync);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
     }

@@ -241,6 +241,14 @@ impl Growth {
     }
 }
 
+/// Sectors of each member that have copies of what is new once data have moved.
+fn more_copies(status: &Status, new: &NewShape) -> u64 {
+    let Ok(to) = new.geometry() else { return 0 };
+    let more = to.array_sectors().saturating_sub(status.array_sectors);
+    let copies = if new.level == Level::Raid10 { to.copies() } else { 0 };
+    more * u64::from(copies) / u64::from(new.raid_disks)
+}
+
 /// Members that may be lost of a whole array, whichever they are.
 const fn spare_copies(level: Level, layout: Layout, raid_disks: u32) -> u32 {
     match (level, layout) {
@@ -296,7 +304,9 @@ fn steps(status: &Status, new: &NewShape, to_sectors: u64, added: &[String]) -> 
         .then(|| GrowthStep { bytes: bytes(stays), ..step("shorten", None) });
     if new.moves() {
         let reshape = GrowthStep { bytes: bytes(stays), ..step("reshape", None) };
-        return adds.into_iter().chain(shorten).chain([reshape]).chain(release).collect();
+        let resync = GrowthStep { bytes: bytes(more_copies(status, new)), ..step("resync", None) };
+        let work = [reshape, resync].into_iter().filter(|step| step.bytes != Some(0));
+        return adds.into_iter().chain(shorten).chain(work).chain(release).collect();
     }
     let takeover = step("takeover", None);
     let mut steps: Vec<GrowthStep> = shorten.into_iter().collect();

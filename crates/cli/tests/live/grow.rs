@@ -124,6 +124,7 @@ fn disks_are_added_while_it_serves() {
         ("-l 5 --chunk 64K", 3, 1, ("raid5", "left-symmetric", 4)),
         ("-l 6 --chunk 64K", 4, 2, ("raid6", "left-symmetric", 6)),
         ("-l 4 --chunk 16K", 3, 1, ("raid4", "", 4)),
+        ("-l 10 --chunk 64K -b internal", 4, 2, ("raid10", "n2", 6)),
     ] {
         let mut x = Served::new(shape, members);
         let before = x.size();
@@ -131,7 +132,13 @@ fn disks_are_added_while_it_serves() {
         let count = members + added;
         let said = x.grow(&format!("--raid-devices {count}"), &devices);
         assert!(said.contains("all data move to the new shape, in the background: "), "{said}");
-        let data = |members: usize| members - if to.0 == "raid6" { 2 } else { 1 };
+        let parity = match to.0 {
+            "raid10" => 0,
+            "raid6" => 2,
+            _ => 1,
+        };
+        let data = |members: usize| members - parity;
+        assert_eq!(said.contains("resync of what is new: "), parity == 0, "{said}");
         assert_eq!(x.size(), before / data(members) * data(count), "{shape}");
         x.is(to);
     }
@@ -250,6 +257,10 @@ fn chunks_and_layouts_change_while_it_serves() {
     let mut x = Served::new("-l 6 --chunk 32K -b internal", 4);
     x.grow("--layout left-symmetric-6", &[]);
     x.is(("raid6", "left-symmetric-6", 4));
+    let mut x = Served::new("-l 10 --chunk 32K", 3);
+    x.grow("--chunk 16K", &[]);
+    x.grow("--layout o2", &[]);
+    x.is(("raid10", "o2", 3));
 }
 
 /// Runs a program on a file. Returns what it printed.
@@ -570,6 +581,22 @@ const REFUSED: &[Refused<'_>] = &[
         ],
     ),
     ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads q over all members")]),
+    (
+        "-l 10 --chunk 64K",
+        4,
+        &[
+            ("--layout f2", "no data move from or to far=2"),
+            ("--layout n3", "near=3 has another number of copies than 2"),
+            ("--chunk 4M", "no whole number of rows of chunks"),
+            ("--raid-devices 3", "4 members cannot become 3 yet"),
+            ("--raid-devices 5", "1 role is new, and there is no spare"),
+        ],
+    ),
+    (
+        "-l 10 --chunk 64K --layout f2",
+        4,
+        &[("--raid-devices 5 --add fine", "no data move from or to far=2")],
+    ),
     ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
 ];
 

@@ -181,6 +181,17 @@ fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
         {
             Grow::Size(Some(scenario.data_sectors[0].saturating_sub(8 * unit)))
         }
+        (Level::Raid10, 0..=2) if scenario.version != Version::V1_0 => {
+            let copies = scenario.tolerance() as u32 + 1;
+            let layouts = [copies | 1 << 8, 1 | copies << 8 | 1 << 16];
+            match rng.below(2) {
+                0 => Grow::Chunk(rng.pick(&scenario::CHUNKS)),
+                _ => Grow::Layout(rng.pick(&layouts)),
+            }
+        }
+        (Level::Raid10, 3..=6) if scenario.version != Version::V1_0 => {
+            Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
+        }
         (Level::Raid4, 6..=7) => level(5, rng),
         (Level::Raid5, 6..=7) => {
             let to = if members == 2 { 1 } else { rng.pick(&[4, 6, 6, 6]) };

@@ -1,5 +1,5 @@
-//! A reshape that goes on: one of a level with parity, in which the data of all members move by as
-//! much. Others are read, and md goes on with them.
+//! A reshape that goes on: one in which the data of all members move by as much, and by enough.
+//! Others are read, and md goes on with them.
 
 use super::maps::Numbers;
 use super::seen;
@@ -10,6 +10,9 @@ use crate::assemble::{Assembly, Candidate, Config, Options, Start};
 use crate::format::Superblock;
 use crate::format::reshaped::Side;
 use crate::format::superblock::{feature, time_parts};
+use crate::geometry::{Geometry, RowOrder};
+use crate::level::Layout;
+use crate::units::UNIT_SECTORS;
 
 /// Returns whether the machine can go on with this one.
 pub(super) fn is_possible(
@@ -20,11 +23,11 @@ pub(super) fn is_possible(
     let reshape = &newest.reshape;
     let by = i64::from(reshape.new_offset);
     let chunk = i64::from(numbers.old.chunk_sectors().max(numbers.new.chunk_sectors()));
-    let moves = numbers.is_parity()
-        // Forwards there has to be room before the data, and backwards behind them.
-        && (by > 0) == numbers.backwards
-        && by.unsigned_abs() >= chunk.unsigned_abs()
-        && by % chunk == 0
+    let (old, new) = RowOrder::of_both(&numbers.old, &numbers.new);
+    // Forwards there has to be room before the data, and backwards behind them.
+    let moves = (by > 0) == numbers.backwards
+        && by.unsigned_abs() >= old.least_shift(new)
+        && (!numbers.is_parity() || by % chunk == 0)
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
         && !newest.version.is_behind_data();
     // All members move by as much. Who left in another reshape is none of them.
@@ -32,9 +35,13 @@ pub(super) fn is_possible(
     let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
         superblock.has(feature::NEW_OFFSET)
+            && (numbers.is_parity() || !superblock.has(feature::RECOVERY_OFFSET))
             && superblock.reshape.new_offset == reshape.new_offset
             && superblock.data_offset.checked_add_signed(by).is_some_and(|offset| offset > 0)
     });
+    if !numbers.is_parity() {
+        return moves && alike && copies_move(numbers);
+    }
     // md's position may be ten seconds old at the begin. md's times have no microseconds.
     let (_, micros) = time_parts(newest.utime);
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
@@ -63,6 +70,24 @@ fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock
     numbers.is_not_begun() && (!overwrites || current(candidates, newest).any(has_not_heard))
 }
 
+/// Returns whether copies move from where they are between two shapes of which one thing differs.
+fn copies_move(numbers: &Numbers) -> bool {
+    let Numbers { old, new, position, .. } = numbers;
+    let differ = [
+        old.raid_disks() != new.raid_disks(),
+        old.layout() != new.layout(),
+        old.chunk_sectors() != new.chunk_sectors(),
+    ];
+    let can_move = |map: &Geometry| match map.layout() {
+        Layout::Raid10(layout) => layout.can_move(),
+        _ => false,
+    };
+    let unit = old.chunk_sectors().min(new.chunk_sectors()).min(UNIT_SECTORS);
+    let one = differ.into_iter().filter(|differs| *differs).count() == 1;
+    let is_whole = position.is_multiple_of(unit.into()) || *position >= numbers.size_sectors();
+    one && old.copies() == new.copies() && can_move(old) && can_move(new) && is_whole
+}
+
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
 /// counts as not begun: some members may not have heard of it.
 pub(super) fn decide(
@@ -78,8 +103,9 @@ pub(super) fn decide(
     if is_not_begun(numbers, candidates, superblock) && !crate::broken("reshape-start") {
         return by(Side::Old, options);
     }
-    // All members have roles in the shape that has more of them.
-    let grows = superblock.reshape.delta_disks > 0;
+    // All members have roles in the shape that has more of them, and the bitmap is for the larger.
+    let larger = numbers.new.array_sectors() > numbers.old.array_sectors();
+    let grows = superblock.reshape.delta_disks > 0 || superblock.reshape.delta_disks == 0 && larger;
     let (wide, other) = if grows { (Side::New, Side::Old) } else { (Side::Old, Side::New) };
     let mut assembly = by(wide, options);
     let needs_other = !grows || numbers.position < numbers.size_sectors();
