@@ -38,8 +38,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5 or 6, more or fewer, or of a linear array, or of copies of a mirror. With
-    /// --level it is known: the number is only compared
+    /// Number of members of level 4, 5 or 6, more or fewer, or of a linear array, or of copies of a
+    /// mirror. With --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level
@@ -57,8 +57,8 @@ pub(crate) struct GrowArgs {
     #[arg(long)]
     #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "chunk", "add"])]
     pub(crate) undo: bool,
-    /// Part of each member to use, more or less, in bytes unless K, M, G or T follows; max: all that
-    /// the smallest has
+    /// Part of each member to use, more or less, in bytes unless K, M, G or T follows; max: all
+    /// that the smallest has
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices"])]
     pub(crate) size: Option<NewSize>,
