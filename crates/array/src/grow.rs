@@ -151,8 +151,8 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     Ok(new)
 }
 
-/// The array as it is when a recovery waits for new members: those that are being rebuilt are spares
-/// again, and have the roles that are new.
+/// The array as it is when a recovery waits for new members: those that are being rebuilt are
+/// spares again, and have the roles that are new.
 fn recovery_put_off<'a>(status: &'a Status, now: &NewShape, grow: Grow) -> Cow<'a, Status> {
     let gets_more = matches!(grow, Grow::RaidDisks(count) if count > now.raid_disks);
     let recovers = status.sync.action == SyncAction::Recovery && status.degraded > 0;

@@ -26,14 +26,14 @@ more-5  | 5 3 -b internal               | --raid-devices 5            | 2 | raid
 more-6  | 6 4                           | --raid-devices 5            | 1 | raid6 left-symmetric 5
 chunk-5 | 5 3                           | --chunk 16K                 | 0 | raid5 left-symmetric 3
 lay-6   | 6 4 -b internal               | --layout left-symmetric-6   | 0 | raid6 left-symmetric-6 4
-less-5  | 5 4 -b internal               | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
-less-6  | 6 5 --size 8M                 | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
+less-5 | 5 4 -b internal | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
+less-6 | 6 5 --size 8M | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
 less-1  | 1 2 -b internal               | --size 6M --array-size 1M   | 0 | raid1 - 2
 less-s5 | 5 3 -b internal               | --size 6M --array-size 1M   | 0 | raid5 left-symmetric 3
 less-10 | 10 4 -b internal              | --size 6M --array-size 1M   | 0 | raid10 near=2 4
 half-5  | 5 3 -b internal               | --chunk 128K                | 0 | raid5 left-symmetric 3
-half-l5 | 5 4 -b internal               | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
-half-l6 | 6 6 --size 8M                 | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
+half-l5 | 5 4 -b internal | --raid-devices 3 --array-size 1M | 0 | raid5 left-symmetric 3
+half-l6 | 6 6 --size 8M | --raid-devices 4 --array-size 1M | 0 | raid6 left-symmetric 4
 half-d6 | 6 5 -b internal               | without 1: --chunk 128K     | 1 | raid6 left-symmetric 5
 half-6  | 6 4                           | --layout right-symmetric    | 0 | raid6 right-symmetric 4
 half-u  | 5 3                           | --raid-devices 4            | 1 | raid5 left-symmetric 3

@@ -109,8 +109,8 @@ impl Growing {
         *self = Self::Quieting(change);
     }
 
-    /// A reshape that is to be turned round goes on to where it can be. A recovery is put off: those
-    /// that were rebuilt are spares.
+    /// A reshape that is to be turned round goes on to where it can be. A recovery is put off:
+    /// those that were rebuilt are spares.
     pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &mut Sync) {
         let rests = sync.is_idle();
         if matches!(self, Self::Turning(_)) && core.service.growing {

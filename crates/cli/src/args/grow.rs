@@ -57,8 +57,8 @@ pub(crate) struct GrowArgs {
     #[arg(long)]
     #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "chunk", "add"])]
     pub(crate) undo: bool,
-    /// Part of each member to use, more or less, in bytes unless K, M, G or T follows; max: all that
-    /// the smallest has
+    /// Part of each member to use, more or less, in bytes unless K, M, G or T follows; max: all
+    /// that the smallest has
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices"])]
     pub(crate) size: Option<NewSize>,

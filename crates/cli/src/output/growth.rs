@@ -272,6 +272,13 @@ fn missing(status: &Status, disks: u32) -> u32 {
     missing.map(|_| 1).sum()
 }
 
+/// The members with roles that the new shape does not have.
+fn beyond<'a>(status: &'a Status, new: &NewShape) -> impl Iterator<Item = &'a MemberStatus> {
+    let disks = new.raid_disks;
+    let is_beyond = move |role: Role| u32::from(role.0) >= disks;
+    status.members.iter().filter(move |member| member.role.is_some_and(is_beyond))
+}
+
 /// The steps in their order.
 fn steps(status: &Status, new: &NewShape, to_sectors: u64, added: &[String]) -> Vec<GrowthStep> {
     let step = |action, device: Option<&String>| GrowthStep {
@@ -283,11 +290,7 @@ fn steps(status: &Status, new: &NewShape, to_sectors: u64, added: &[String]) -> 
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
     let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
-    let leaves = |member: &&MemberStatus| {
-        member.role.is_some_and(|role| u32::from(role.0) >= new.raid_disks)
-    };
-    let members = status.members.iter().filter(leaves);
-    let release = members.map(|member| step("release", Some(&member.device)));
+    let release = beyond(status, new).map(|member| step("release", Some(&member.device)));
     if status.superblock.has(feature::RESHAPE_ACTIVE) {
         let position = status.superblock.reshape.position;
         // Where it moves towards the end, it came from there.

@@ -242,7 +242,7 @@ impl Sync {
         }
     }
 
-    /// Ends a recovery, since data are to move first: whom it rebuilds is a spare when it has ended.
+    /// Ends a recovery, since data are to move first: a member that it rebuilds is a spare then.
     pub(in crate::keeper) fn put_off(&mut self, core: &mut Core) {
         if !self.is_idle() {
             return self.interrupt("the array gets more members first");
