@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod golden;
 mod grown;
+mod grown_mounted;
 mod guest;
 mod guest_waits;
 mod handoff;
