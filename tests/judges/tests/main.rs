@@ -10,6 +10,7 @@ mod crash;
 mod golden;
 mod grown;
 mod grown_mounted;
+mod grown_places;
 mod guest;
 mod guest_waits;
 mod handoff;
