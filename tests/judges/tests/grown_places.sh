@@ -1,4 +1,4 @@
-# The guest's side of grown_places.rs, behind reshape.sh, which has `slow`, `put`, `cut` and `finish`.
+# The guest's side of grown_places.rs, behind reshape.sh, which has `put`, `cut` and `finish`.
 
 # place FUNCTION NAME DIRECTORY ARGUMENT...: does this there, by itself: what it says goes to
 # verdict.txt, `right` when all was well, and the next one is done all the same.
