@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, power
-# cuts, the model, and rules that are broken, of which it tells how many seeds of a thousand notice.
+# cuts, file systems on arrays that grow, moves of data handed over between Braid and md, the model,
+# and rules that are broken, of which it tells how many seeds of a thousand notice.
 # target/soak/found gets a line for what fails: commit, kind, seed, seconds, and how to run that
 # again; target/soak/rates one for each rule. First it has to find a rule that is broken on purpose.
 # usage: soak.sh [HOURS]     (without: 8)
@@ -48,6 +49,25 @@ power() {
 			"cargo test --profile checked --workspace --test judges power::"
 }
 
+# File systems on arrays that grow.
+mounted() {
+	local began=$SECONDS seed=$RANDOM
+	[ "$(id -u)" = 0 ] || return 0
+	GROWN_SEED=$seed GROWN_ROUNDS=4 cargo test --quiet --profile checked --workspace \
+		--test judges grown_mounted:: >target/soak/mounted 2>&1 ||
+		note mounted "$seed" $((SECONDS - began)) "GROWN_SEED=$seed GROWN_ROUNDS=4" \
+			"cargo test --profile checked --workspace --test judges grown_mounted::"
+}
+
+# Moves of data that Braid begins and md ends, and the other way round.
+places() {
+	local began=$SECONDS seed=$RANDOM
+	GROWN_SEED=$seed GROWN_PLACES=20 cargo test --quiet --profile checked --workspace \
+		--test judges grown_places:: -- --ignored >target/soak/places 2>&1 ||
+		note places "$seed" $((SECONDS - began)) "GROWN_SEED=$seed GROWN_PLACES=20" \
+			"cargo test --profile checked --workspace --test judges grown_places:: -- --ignored"
+}
+
 rate() {
 	echo "$commit $(BUILT=1 RATE=1 SEEDS=1000 START=$RANDOM scripts/mutants.sh "$1" | head -n 1)" |
 		tee -a "$rates"
@@ -71,6 +91,8 @@ while [ $SECONDS -lt "$until" ]; do
 	seeds nested 300
 	survive
 	power
+	mounted
+	places
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
 	[ $round != 1 ] || model

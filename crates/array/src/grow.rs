@@ -250,6 +250,10 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
+    if superblock.reshape.new_offset == 0 {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse("md began to move its data in place, where there is no way back", next);
+    }
     let old = shape_of_side(superblock, Side::Old);
     let shape = old.as_ref().and_then(NewShape::of_superblock);
     let shape = shape.ok_or_else(|| Refusal::plain("the shape of before is none"))?;

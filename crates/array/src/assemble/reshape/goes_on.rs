@@ -1,5 +1,6 @@
-//! A reshape that goes on: one in which the data of all members move by as much, and by enough.
-//! Others are read, and md goes on with them.
+//! A reshape that goes on: one in which the data of all members move by as much, and by enough; or
+//! one of a level with parity to more members in place, from where what is written lies upon nothing
+//! that is yet to be read. Others are read, and md goes on with them.
 
 use super::maps::Numbers;
 use super::seen;
@@ -7,9 +8,9 @@ use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
 use crate::assemble::{Assembly, Candidate, Config, Options, Start};
-use crate::format::Superblock;
 use crate::format::reshaped::Side;
 use crate::format::superblock::{feature, time_parts};
+use crate::format::{Superblock, Version};
 use crate::geometry::{Geometry, RowOrder};
 use crate::level::Layout;
 use crate::units::UNIT_SECTORS;
@@ -21,23 +22,28 @@ pub(super) fn is_possible(
     newest: &Superblock,
 ) -> bool {
     let reshape = &newest.reshape;
-    let by = i64::from(reshape.new_offset);
+    let by = shift(newest);
     let chunk = i64::from(numbers.old.chunk_sectors().max(numbers.new.chunk_sectors()));
     let (old, new) = RowOrder::of_both(&numbers.old, &numbers.new);
     // Forwards there has to be room before the data, and backwards behind them.
-    let moves = (by > 0) == numbers.backwards
+    let has_room = (by > 0) == numbers.backwards
         && by.unsigned_abs() >= old.least_shift(new)
         && (!numbers.is_parity() || by % chunk == 0)
-        && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
         && !newest.version.is_behind_data();
+    let in_place =
+        by == 0 && numbers.is_parity() && newest.version != Version::V0_90 && numbers.reads_ahead();
+    let moves = (has_room || in_place)
+        && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);
     // All members move by as much. Who left in another reshape is none of them.
     let members = current(candidates, newest);
     let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
-        superblock.has(feature::NEW_OFFSET)
+        shift(superblock) == by
             && (numbers.is_parity() || !superblock.has(feature::RECOVERY_OFFSET))
-            && superblock.reshape.new_offset == reshape.new_offset
-            && superblock.data_offset.checked_add_signed(by).is_some_and(|offset| offset > 0)
+            && superblock
+                .data_offset
+                .checked_add_signed(by)
+                .is_some_and(|offset| in_place || offset > 0)
     });
     if !numbers.is_parity() {
         return moves && alike && copies_move(numbers);
@@ -88,6 +94,12 @@ fn copies_move(numbers: &Numbers) -> bool {
     one && old.copies() == new.copies() && can_move(old) && can_move(new) && is_whole
 }
 
+/// Returns by how much the data of a member move: the field counts only where the feature says so.
+fn shift(superblock: &Superblock) -> i64 {
+    let moves = superblock.has(feature::NEW_OFFSET);
+    if moves { superblock.reshape.new_offset.into() } else { 0 }
+}
+
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
 /// counts as not begun: some members may not have heard of it.
 pub(super) fn decide(
@@ -130,10 +142,11 @@ fn as_told(config: &mut Config, newest: &Superblock, seen: Side) {
     config.superblock.raid_disks = newest.raid_disks;
     config.superblock.layout = newest.layout;
     config.superblock.chunk_sectors = newest.chunk_sectors;
-    let by = if seen == Side::New { i64::from(newest.reshape.new_offset) } else { 0 };
+    let by = if seen == Side::New { shift(newest) } else { 0 };
     let members = config.members.iter_mut().map(|member| &mut member.superblock);
     for own in members.chain([&mut config.superblock]) {
         own.feature_map |= told;
+        own.reshape.new_offset = shift(newest) as i32;
         own.data_offset = own.data_offset.saturating_add_signed(-by);
         own.data_size = own.data_size.saturating_add_signed(by);
     }
