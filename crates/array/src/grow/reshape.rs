@@ -1,6 +1,6 @@
 //! Another shape of a level with parity or copies in which all data lie elsewhere: they are moved
-//! towards the begin of the members, or towards their end. Members may be missing where parity makes
-//! up for them: both shapes have as much of that. What is refused of raid10 is what
+//! towards the begin of the members, or towards their end. Members may be missing where parity
+//! makes up for them: both shapes have as much of that. What is refused of raid10 is what
 //! `raid10_check_reshape` of the kernel's `raid10.c` refuses.
 
 use super::{NewShape, check_whole, refuse};

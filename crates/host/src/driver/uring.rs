@@ -282,8 +282,8 @@ impl<T: Copy + PartialEq> EngineRing<T> {
     }
 
     /// Returns the submission entry for the rest of an operation. Whether a file on FUSE can be
-    /// read or written without waiting the kernel asks the process that serves it, and waits for the
-    /// answer (`io_file_supports_nowait`, `fuse_file_poll`); so a thread of the kernel's does that.
+    /// read or written without waiting the kernel asks the process that serves it, and waits for
+    /// the answer (`io_file_supports_nowait`, `fuse_file_poll`). So one of its threads does that.
     fn entry(&mut self, index: usize) -> squeue::Entry {
         let waits = match &self.slab[index].op {
             Op::Read { file, .. } | Op::Write { file, .. } => file.is_on_fuse(),

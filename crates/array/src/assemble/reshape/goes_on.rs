@@ -1,6 +1,6 @@
 //! A reshape that goes on: one in which the data of all members move by as much, and by enough; or
-//! one of a level with parity to more members in place, from where what is written lies upon nothing
-//! that is yet to be read. Others are read, and md goes on with them.
+//! one of a level with parity to more members in place, from where what is written lies upon
+//! nothing that is yet to be read. Others are read, and md goes on with them.
 
 use super::maps::Numbers;
 use super::seen;
