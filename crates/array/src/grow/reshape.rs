@@ -36,7 +36,7 @@ pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewS
 /// each member gets free.
 fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     if now.level == Level::Raid10 {
-        return refuse(format!("{} members of raid10 cannot become {count}", now.raid_disks), COPY);
+        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
     }
     let unit = u64::from(now.chunk_sectors);
     let now = match tail_room(status, &now) {

@@ -46,11 +46,11 @@ impl Intent {
     /// `synced` asks for a resync.
     pub(super) fn with(&self, bitmap: Bitmap, synced: u64) -> Self {
         let mut intent = Self::new(bitmap, false, self.ahead);
-        let is_larger = synced < intent.bitmap.superblock.sync_size_sectors;
-        if is_larger && !crate::broken("grow-bitmap") {
-            // A chunk may be new in part.
-            let first = (synced / intent.chunk_sectors()) as usize;
-            intent.chunks[first..].fill(NEEDED);
+        let end = intent.bitmap.superblock.sync_size_sectors;
+        if synced < end && !crate::broken("grow-bitmap") {
+            // A chunk may be new in part; and the bitmap may be of that size already, from a move
+            // that was undone.
+            intent.need(synced, end);
         }
         intent
     }
