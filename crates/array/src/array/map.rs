@@ -108,11 +108,6 @@ impl ArrayMap {
         self.old().map_or(new, |old| old.array_sectors().min(new))
     }
 
-    /// Returns whether chunks stay of the same size.
-    pub(super) fn has_same_chunks(&self) -> bool {
-        self.old().is_none_or(|old| old.chunk_sectors() == self.geometry.chunk_sectors())
-    }
-
     /// Roles of the larger map.
     pub(super) fn roles(&self) -> usize {
         let new = self.geometry.raid_disks();

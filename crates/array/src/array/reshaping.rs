@@ -43,11 +43,10 @@ impl Reshaping {
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
-            let roles = lane.map.roles().max(shape.raid_disks as usize);
-            let same_chunks = geometry.chunk_sectors() == lane.map.geometry.chunk_sectors();
-            let strips = move_strips(roles, same_chunks);
+            let old = old_geometry(lane, &shape)?;
+            let strips = move_strips(&old, &geometry);
             let backwards = shape.offset_sectors > 0;
-            (Space::between(old_geometry(lane, &shape)?, geometry, backwards), strips)
+            (Space::between(old, geometry, backwards), strips)
         } else {
             (Space::new(geometry), shape.raid_disks as usize + 1)
         };
