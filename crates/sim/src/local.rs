@@ -565,7 +565,9 @@ impl Local {
         let size_sectors = scenario.data_sectors[0];
         let has_parity = scenario.has_parity();
         let moved = std::mem::replace(&mut self.size_sectors, size_sectors) == size_sectors;
-        self.judge.oracle.grow(now, moved && has_parity);
+        // What was being written when it stopped took strips along that are lost, and by force it
+        // went on with that: also where the array had no sectors yet.
+        self.judge.oracle.grow(now, moved && has_parity && !self.forced);
         Ok(())
     }
 

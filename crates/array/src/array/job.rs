@@ -27,7 +27,8 @@ use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 /// one has parts in, or each in one of its own where chunks are of another size then.
 pub(super) fn move_strips(old: &Geometry, new: &Geometry) -> usize {
     let roles = old.raid_disks().max(new.raid_disks()) as usize;
-    let (from, to) = (old.data_disks().max(1), new.data_disks());
+    let from = old.data_disks().max(1);
+    let to = new.data_disks();
     if old.chunk_sectors() != new.chunk_sectors() {
         return roles.max(3) * roles;
     }

@@ -52,7 +52,7 @@ fn what_is_new_is_marked_where_the_bitmap_is_larger_already() {
     local_passes(6094);
 }
 
-/// A stripe of two more members has parts in three stripes of before, two of whose members are gone.
+/// A stripe of two more members has parts in three stripes of before, and two members are gone.
 #[test]
 fn a_move_by_several_members_has_room_for_what_lost_strips_are_computed_from() {
     local_passes(11495);
