@@ -13,8 +13,8 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct LockedFile {
     file: File,
-    /// It lies on FUSE.
-    on_fuse: bool,
+    /// The kernel's number for the kind of file system that it is on.
+    file_system: Option<u32>,
 }
 
 /// The kernel's number for file systems of FUSE.
@@ -23,8 +23,13 @@ const FUSE: u32 = 0x6573_5546;
 impl LockedFile {
     /// Returns whether it lies on FUSE: some calls that wait for nobody elsewhere wait there for a
     /// process.
-    pub(crate) const fn is_on_fuse(&self) -> bool {
-        self.on_fuse
+    pub(crate) fn is_on_fuse(&self) -> bool {
+        self.file_system == Some(FUSE)
+    }
+
+    /// Returns the kernel's number for the kind of file system that it is on, where that is known.
+    pub(crate) const fn file_system(&self) -> Option<u32> {
+        self.file_system
     }
 
     /// Locks it against others, or all but those who share the lock, without waiting.
@@ -75,8 +80,8 @@ impl LockedFile {
 impl From<File> for LockedFile {
     fn from(file: File) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
-        let on_fuse = rustix::fs::fstatfs(&file).is_ok_and(|stat| stat.f_type as u32 == FUSE);
-        Self { file, on_fuse }
+        let file_system = rustix::fs::fstatfs(&file).ok().map(|stat| stat.f_type as u32);
+        Self { file, file_system }
     }
 }
 
