@@ -41,31 +41,33 @@ survive() {
 		note survive "$draw" $((SECONDS - began)) "DRAW=$draw DRAWN=3 scripts/survive.sh 3"
 }
 
+# judged KIND SEED FILTER VARIABLE=VALUE...: runs these judges, and notes how to run them again.
+judged() {
+	local began=$SECONDS kind=$1 seed=$2 filter=$3
+	shift 3
+	# shellcheck disable=SC2086 # a filter, and what may follow one
+	env "$@" cargo test --quiet --profile checked --workspace --test judges $filter \
+		>"target/soak/$kind" 2>&1 ||
+		note "$kind" "$seed" $((SECONDS - began)) "$*" \
+			"cargo test --profile checked --workspace --test judges $filter"
+}
+
 power() {
-	local began=$SECONDS seed=$RANDOM
-	POWER_SEED=$seed POWER_ROUNDS=20 cargo test --quiet --profile checked --workspace \
-		--test judges power:: >target/soak/power 2>&1 ||
-		note power "$seed" $((SECONDS - began)) "POWER_SEED=$seed POWER_ROUNDS=20" \
-			"cargo test --profile checked --workspace --test judges power::"
+	local seed=$RANDOM
+	judged power "$seed" power:: POWER_SEED=$seed POWER_ROUNDS=20
 }
 
 # File systems on arrays that grow.
 mounted() {
-	local began=$SECONDS seed=$RANDOM
+	local seed=$RANDOM
 	[ "$(id -u)" = 0 ] || return 0
-	GROWN_SEED=$seed GROWN_ROUNDS=4 cargo test --quiet --profile checked --workspace \
-		--test judges grown_mounted:: >target/soak/mounted 2>&1 ||
-		note mounted "$seed" $((SECONDS - began)) "GROWN_SEED=$seed GROWN_ROUNDS=4" \
-			"cargo test --profile checked --workspace --test judges grown_mounted::"
+	judged mounted "$seed" grown_mounted:: GROWN_SEED=$seed GROWN_ROUNDS=4
 }
 
 # Moves of data that Braid begins and md ends, and the other way round.
 places() {
-	local began=$SECONDS seed=$RANDOM
-	GROWN_SEED=$seed GROWN_PLACES=20 cargo test --quiet --profile checked --workspace \
-		--test judges grown_places:: -- --ignored >target/soak/places 2>&1 ||
-		note places "$seed" $((SECONDS - began)) "GROWN_SEED=$seed GROWN_PLACES=20" \
-			"cargo test --profile checked --workspace --test judges grown_places:: -- --ignored"
+	local seed=$RANDOM
+	judged places "$seed" "grown_places:: -- --ignored" GROWN_SEED=$seed GROWN_PLACES=20
 }
 
 rate() {
