@@ -142,6 +142,25 @@ fn data_move_to_more_members() {
     }
 }
 
+/// Whoever waits for the end finds the size that came of it.
+#[test]
+fn an_end_is_told_with_the_size_that_came_of_it() {
+    for &change in CHANGES {
+        let mut world = begin(change, true);
+        fill_kept(&mut world, change);
+        world.run();
+        world.hold(|_, op| matches!(op, IoOp::Write { .. } | IoOp::Flush));
+        world.begin_command(Command::Grow(change.4));
+        let idle = |world: &World| world.array.status().sync.is_idle();
+        world.release_until(|world| !idle(world));
+        world.release_until(idle);
+        let size = world.array.array_sectors();
+        world.hold_nothing();
+        world.run();
+        assert_eq!(size, world.array.array_sectors(), "{change:?}");
+    }
+}
+
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.
 fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
     let seen = std::rc::Rc::new(std::cell::Cell::new(0));
