@@ -1,8 +1,8 @@
 //! Changes of an array's shape. Most leave every byte in its place: more of each member is used, a
 //! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
 //! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). With more
-//! members of a level with parity, or fewer, another layout or other chunks all data move, and may
-//! move back.
+//! members of a level with parity or of stripes, or fewer, another layout or other chunks all data
+//! move, and may move back.
 //! Pure: the command plans by the status that it is told, and the keeper by its own.
 
 mod linear;
@@ -82,11 +82,16 @@ impl NewShape {
         }
     }
 
-    /// The same, where the superblock alone tells it: not of raid0, nor linear.
+    /// The same, where the superblock alone tells it: not of linear, and of raid0 where all members
+    /// use as much.
     pub(crate) fn of_superblock(superblock: &Superblock) -> Option<Self> {
         let level = Level::from_md(superblock.level)?;
         let layout = Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?;
-        Some(Self::of(superblock, level, layout))
+        let mut shape = Self::of(superblock, level, layout);
+        if level == Level::Raid0 {
+            shape.own_sectors = vec![shape.size_sectors; shape.raid_disks as usize];
+        }
+        Some(shape)
     }
 
     /// The mapping of this shape.
@@ -100,7 +105,7 @@ impl NewShape {
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
-            member_data_sectors: &self.own_sectors,
+            member_data_sectors: if self.moves() { &[] } else { &self.own_sectors },
         })
         .map_err(Refusal::from)
     }
@@ -283,7 +288,7 @@ fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Ref
     // What is missing may go on missing, but data move only to members that are there.
     let missing = if new.moves() { 0 } else { usize::from(status.degraded) };
     let vacant = new.vacant().saturating_sub(missing);
-    if vacant <= spares || level == Level::Raid0 {
+    if vacant <= spares || level == Level::Raid0 && !new.moves() {
         return Ok(());
     }
     let roles =
@@ -302,14 +307,11 @@ fn other_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape,
     }
     match now.level {
         Level::Raid1 => copies(status, now, count),
+        Level::Raid0 => reshape::stripes(status, now, count),
         Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
             reshape::members(status, now, count)
         }
         Level::Linear => linear::plan(status, now, count),
-        _ => refuse(
-            format!("{} cannot be given another number of members yet", now.level),
-            "make a new array and copy the data; --size and --level can be changed",
-        ),
     }
 }
 

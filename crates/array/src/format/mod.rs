@@ -9,6 +9,7 @@ mod bytes;
 pub mod journal;
 pub mod ppl;
 pub mod reshaped;
+pub(crate) mod striped;
 pub mod superblock;
 mod superblock_bytes;
 mod superblock_error;

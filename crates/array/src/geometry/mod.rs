@@ -17,7 +17,7 @@ pub use error::GeometryError;
 pub(crate) use order::RowOrder;
 
 use crate::Role;
-use crate::level::{Layout, Level};
+use crate::level::{FarSets, Layout, Level, Raid10Layout};
 use concat::Concat;
 use mirror::Mirrors;
 use parity::StripeRows;
@@ -45,9 +45,10 @@ pub struct Shape<'a> {
     /// raid0 it need be neither a power of two nor a multiple of the members' block: the caller
     /// checks the latter.
     pub chunk_sectors: u32,
-    /// Used part of each member; ignored for linear and raid0.
+    /// Used part of each member; ignored for linear, and for raid0 where each has its own.
     pub size_sectors: u64,
-    /// Usable part of each member by role; needed for linear and raid0 only.
+    /// Usable part of each member by role; needed for linear and raid0 only. Of a raid0 of which
+    /// it does not tell, data move, and all members use as much.
     pub member_data_sectors: &'a [u64],
 }
 
@@ -75,6 +76,10 @@ enum Map {
 /// The most roles a superblock has room for (`dev_roles` in 4 KiB).
 pub const MAX_MEMBERS: u32 = 1920;
 
+/// One place for each chunk.
+const ONE_COPY: Raid10Layout =
+    Raid10Layout { near: 1, far: 1, offset: false, far_sets: FarSets::Original };
+
 /// Sizes stay below 2^63 bytes, the kernel's limit of a device, so that sums of a few do not wrap.
 const MAX_SECTORS: u64 = (1 << 54) - 1;
 
@@ -94,6 +99,12 @@ impl Geometry {
                 let map = Concat::new(shape)?;
                 let sectors = map.array_sectors();
                 (Map::Concat(map), sectors)
+            }
+            (Level::Raid0, Layout::None) if moves(shape) => {
+                let chunks = u64::from(shape.chunk_sectors);
+                let map = Mirrors::new(ONE_COPY, shape, member_size(shape, chunks)?)?;
+                let sectors = map.array_sectors();
+                (Map::Mirrors(map), sectors)
             }
             (Level::Raid0, Layout::None | Layout::Raid0(_)) => {
                 let map = Zones::new(shape)?;
@@ -165,7 +176,8 @@ impl Geometry {
     }
 
     /// Length of the space in which resync, bitmap and locks count (md: `resync_max_sectors`):
-    /// array sectors for raid10, sectors of a member for raid1 and parity, 0 without redundancy.
+    /// array sectors for raid10 and where raid0 moves, sectors of a member for raid1 and parity, 0
+    /// without redundancy.
     #[must_use]
     pub const fn sync_sectors(&self) -> u64 {
         match &self.map {
@@ -272,12 +284,35 @@ impl Geometry {
         self.level.parity_disks()
     }
 
+    /// The same once data do not move any more.
+    pub(crate) fn at_rest(&self) -> Result<Self, GeometryError> {
+        let size = self.member_sectors();
+        let sizes = vec![size; self.raid_disks as usize];
+        let Self { level, layout, raid_disks, chunk_sectors, .. } = *self;
+        let (size_sectors, member_data_sectors) = (size, sizes.as_slice());
+        Self::new(&Shape {
+            level,
+            layout,
+            raid_disks,
+            chunk_sectors,
+            size_sectors,
+            member_data_sectors,
+        })
+    }
+
     fn rows(&self) -> &StripeRows {
         match &self.map {
             Map::Rows(map) => map,
             _ => panic!("{} has no parity stripes", self.level.name()),
         }
     }
+}
+
+/// Returns whether these are stripes without redundancy that data move between.
+const fn moves(shape: &Shape<'_>) -> bool {
+    matches!(shape.level, Level::Raid0)
+        && shape.member_data_sectors.is_empty()
+        && shape.size_sectors > 0
 }
 
 fn check_members(shape: &Shape<'_>) -> Result<(), GeometryError> {
@@ -287,6 +322,7 @@ fn check_members(shape: &Shape<'_>) -> Result<(), GeometryError> {
         return Err(GeometryError::Members { level, raid_disks, min, max: MAX_MEMBERS });
     }
     if matches!(level, Level::Linear | Level::Raid0)
+        && !moves(shape)
         && shape.member_data_sectors.len() != raid_disks as usize
     {
         let known = shape.member_data_sectors.len();
@@ -299,8 +335,8 @@ fn check_chunk(shape: &Shape<'_>) -> Result<(), GeometryError> {
     let chunk_sectors = shape.chunk_sectors;
     let (good, rule) = match shape.level {
         Level::Linear | Level::Raid1 => (true, ""),
-        Level::Raid0 => (chunk_sectors > 0, "4 KiB or more"),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
+        Level::Raid0 if !moves(shape) => (chunk_sectors > 0, "4 KiB or more"),
+        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
             chunk_sectors >= MIN_CHUNK_SECTORS && chunk_sectors.is_power_of_two(),
             "a power of two of at least 4 KiB",
         ),

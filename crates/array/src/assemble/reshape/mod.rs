@@ -19,6 +19,7 @@ mod weigh;
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
 pub(super) use goes_on::settled;
+pub(super) use maps::as_stripes;
 pub use settle::{Settlement, SettlingWrite};
 
 use self::backup::BackupPlace;

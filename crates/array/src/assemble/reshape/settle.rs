@@ -12,6 +12,7 @@ use super::{Candidate, Halfway, is_halfway, same_array};
 use crate::assemble::Standing;
 use crate::assemble::check::EVENT_MARGIN;
 use crate::format::reshaped::Side;
+use crate::format::striped::to_level_4;
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 use crate::{Role, SECTOR_BYTES};
@@ -93,6 +94,9 @@ impl Halfway {
     /// Returns the stripes of the new map that hold this range of the array, from backups.
     fn restored(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<SettlingWrite>> {
         let map = &self.numbers.new;
+        if map.parity_disks() == 0 {
+            return if range.is_empty() { Some(Vec::new()) } else { None };
+        }
         let chunk = u64::from(map.chunk_sectors());
         let stripe_sectors = chunk * u64::from(map.data_disks());
         let ends = [range.start, range.end];
@@ -241,6 +245,6 @@ fn written(candidate: &Candidate) -> Vec<SettlingWrite> {
     let bitmap = candidate.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
     let bitmap = bitmap.zip(superblock.bitmap_sector());
     let bitmap = bitmap.map(|(bitmap, sector)| write(sector, bitmap.encode_page(0)));
-    let own = write(superblock.super_offset, superblock.encode());
+    let own = write(superblock.super_offset, to_level_4(superblock.clone()).encode());
     bitmap.into_iter().chain([own]).collect()
 }
