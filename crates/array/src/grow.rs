@@ -99,15 +99,16 @@ impl NewShape {
     /// # Errors
     /// The reason why there is no such array.
     pub fn geometry(&self) -> Result<Geometry, Refusal> {
-        Geometry::new(&Shape {
+        let shape = Shape {
             level: self.level,
             layout: self.layout,
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
-            member_data_sectors: if self.moves() { &[] } else { &self.own_sectors },
-        })
-        .map_err(Refusal::from)
+            member_data_sectors: &self.own_sectors,
+        };
+        let geometry = if self.moves() { Geometry::moving } else { Geometry::new };
+        geometry(&shape).map_err(Refusal::from)
     }
 
     /// Returns whether spares have the roles that are new at once: nothing is on them yet.
@@ -254,6 +255,10 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     let superblock = &status.superblock;
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
+    }
+    if superblock.level == Level::Raid0.to_md() {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse("the data of raid0 do not move back yet", next);
     }
     if superblock.reshape.new_offset == 0 {
         let next = Next::by("wait for it", Invocation::Watch { array: None });

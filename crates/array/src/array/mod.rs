@@ -334,11 +334,10 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
             *slot = member.superblock.data_size;
         }
     }
-    if level == Level::Raid0 && told.has(feature::RESHAPE_ACTIVE) {
-        data_sectors.clear();
-    }
     let shape = shape_of(level, layout, superblock, &data_sectors);
-    Geometry::new(&shape).map_err(|error| error.to_string())
+    let moves = told.has(feature::RESHAPE_ACTIVE);
+    let geometry = if moves { Geometry::moving } else { Geometry::new };
+    geometry(&shape).map_err(|error| error.to_string())
 }
 
 impl Machine for Array {

@@ -127,11 +127,7 @@ impl SyncSpace for Space {
 
     fn settle(&mut self) {
         self.old = None;
-        if self.geometry.level() == Level::Raid0
-            && let Ok(geometry) = self.geometry.at_rest()
-        {
-            self.geometry = geometry;
-        }
+        self.geometry = self.geometry.clone().at_rest();
     }
 
     fn is_by_role(&self) -> bool {

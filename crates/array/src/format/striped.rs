@@ -4,10 +4,11 @@
 //! of that level 4. It has the layout number of parity on the last member, which md and Braid give
 //! no other one. Everything else goes by the level that the array is of.
 
-use super::superblock::{DevRole, MAX_SECTOR, feature};
 use super::Superblock;
+use super::superblock::{DevRole, MAX_SECTOR, feature};
+use crate::Role;
+use crate::geometry::{MAX_MEMBERS, MIN_CHUNK_SECTORS};
 use crate::level::{Level, ParityLayout};
-use crate::{Role, geometry::MIN_CHUNK_SECTORS};
 
 /// Returns whether data move between stripes without redundancy.
 pub(crate) fn moves(superblock: &Superblock) -> bool {
@@ -53,10 +54,15 @@ fn rows(superblock: &Superblock) -> u64 {
 /// The superblock of a member as it is of a level 0; `None` where it tells of something else.
 pub(crate) fn of_level_4(superblock: &Superblock) -> Option<Superblock> {
     let mut one = superblock.clone();
-    let more = u32::try_from(one.reshape.delta_disks).ok().filter(|more| *more > 0)?;
+    let more = u32::try_from(one.reshape.delta_disks)
+        .ok()
+        .filter(|more| (1..MAX_MEMBERS).contains(more))?;
     let level = Level::Raid4.to_md();
     let layout = ParityLayout::ParityLast as u32;
-    one.raid_disks = one.raid_disks.checked_sub(1).filter(|disks| *disks > more)?;
+    one.raid_disks = one.raid_disks.checked_sub(1)?;
+    if !(more + 1..MAX_MEMBERS).contains(&one.raid_disks) {
+        return None;
+    }
     let chunk = one.chunk_sectors;
     let parity = DevRole::Active(Role::at(one.raid_disks as usize));
     let is_so = one.has(feature::RESHAPE_ACTIVE)

@@ -45,10 +45,9 @@ pub struct Shape<'a> {
     /// raid0 it need be neither a power of two nor a multiple of the members' block: the caller
     /// checks the latter.
     pub chunk_sectors: u32,
-    /// Used part of each member; ignored for linear, and for raid0 where each has its own.
+    /// Used part of each member; ignored for linear and raid0.
     pub size_sectors: u64,
-    /// Usable part of each member by role; needed for linear and raid0 only. Of a raid0 of which
-    /// it does not tell, data move, and all members use as much.
+    /// Usable part of each member by role; needed for linear and raid0 only.
     pub member_data_sectors: &'a [u64],
 }
 
@@ -100,12 +99,6 @@ impl Geometry {
                 let sectors = map.array_sectors();
                 (Map::Concat(map), sectors)
             }
-            (Level::Raid0, Layout::None) if moves(shape) => {
-                let chunks = u64::from(shape.chunk_sectors);
-                let map = Mirrors::new(ONE_COPY, shape, member_size(shape, chunks)?)?;
-                let sectors = map.array_sectors();
-                (Map::Mirrors(map), sectors)
-            }
             (Level::Raid0, Layout::None | Layout::Raid0(_)) => {
                 let map = Zones::new(shape)?;
                 let sectors = map.array_sectors();
@@ -132,6 +125,39 @@ impl Geometry {
         }
         let Shape { level, layout, raid_disks, chunk_sectors, .. } = *shape;
         Ok(Self { level, layout, raid_disks, chunk_sectors, array_sectors, map })
+    }
+
+    /// The same for one of two shapes that data move between: all members use as much, those of
+    /// raid0 as well, which has one copy of everything.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn moving(shape: &Shape<'_>) -> Result<Self, GeometryError> {
+        if shape.level != Level::Raid0 {
+            return Self::new(shape);
+        }
+        let rest = Self::even_stripes(shape)?;
+        let map = Mirrors::new(ONE_COPY, shape, shape.size_sectors)?;
+        Ok(Self { map: Map::Mirrors(map), ..rest })
+    }
+
+    /// Stripes without redundancy over members that all use as much.
+    fn even_stripes(shape: &Shape<'_>) -> Result<Self, GeometryError> {
+        let sizes = vec![shape.size_sectors; shape.raid_disks.min(MAX_MEMBERS) as usize];
+        Self::new(&Shape { member_data_sectors: &sizes, ..*shape })
+    }
+
+    /// The same when data do not move any more.
+    pub(crate) fn at_rest(self) -> Self {
+        let Self { level, layout, raid_disks, chunk_sectors, .. } = self;
+        let size_sectors = self.member_sectors();
+        let member_data_sectors = &[];
+        let shape =
+            Shape { level, layout, raid_disks, chunk_sectors, size_sectors, member_data_sectors };
+        match level {
+            Level::Raid0 => Self::even_stripes(&shape).unwrap_or(self),
+            _ => self,
+        }
     }
 
     /// Level.
@@ -176,7 +202,7 @@ impl Geometry {
     }
 
     /// Length of the space in which resync, bitmap and locks count (md: `resync_max_sectors`):
-    /// array sectors for raid10 and where raid0 moves, sectors of a member for raid1 and parity, 0
+    /// array sectors for raid10 and where stripes move, sectors of a member for raid1 and parity, 0
     /// without redundancy.
     #[must_use]
     pub const fn sync_sectors(&self) -> u64 {
@@ -284,35 +310,12 @@ impl Geometry {
         self.level.parity_disks()
     }
 
-    /// The same once data do not move any more.
-    pub(crate) fn at_rest(&self) -> Result<Self, GeometryError> {
-        let size = self.member_sectors();
-        let sizes = vec![size; self.raid_disks as usize];
-        let Self { level, layout, raid_disks, chunk_sectors, .. } = *self;
-        let (size_sectors, member_data_sectors) = (size, sizes.as_slice());
-        Self::new(&Shape {
-            level,
-            layout,
-            raid_disks,
-            chunk_sectors,
-            size_sectors,
-            member_data_sectors,
-        })
-    }
-
     fn rows(&self) -> &StripeRows {
         match &self.map {
             Map::Rows(map) => map,
             _ => panic!("{} has no parity stripes", self.level.name()),
         }
     }
-}
-
-/// Returns whether these are stripes without redundancy that data move between.
-const fn moves(shape: &Shape<'_>) -> bool {
-    matches!(shape.level, Level::Raid0)
-        && shape.member_data_sectors.is_empty()
-        && shape.size_sectors > 0
 }
 
 fn check_members(shape: &Shape<'_>) -> Result<(), GeometryError> {
@@ -322,7 +325,6 @@ fn check_members(shape: &Shape<'_>) -> Result<(), GeometryError> {
         return Err(GeometryError::Members { level, raid_disks, min, max: MAX_MEMBERS });
     }
     if matches!(level, Level::Linear | Level::Raid0)
-        && !moves(shape)
         && shape.member_data_sectors.len() != raid_disks as usize
     {
         let known = shape.member_data_sectors.len();
@@ -335,8 +337,8 @@ fn check_chunk(shape: &Shape<'_>) -> Result<(), GeometryError> {
     let chunk_sectors = shape.chunk_sectors;
     let (good, rule) = match shape.level {
         Level::Linear | Level::Raid1 => (true, ""),
-        Level::Raid0 if !moves(shape) => (chunk_sectors > 0, "4 KiB or more"),
-        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
+        Level::Raid0 => (chunk_sectors > 0, "4 KiB or more"),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
             chunk_sectors >= MIN_CHUNK_SECTORS && chunk_sectors.is_power_of_two(),
             "a power of two of at least 4 KiB",
         ),

@@ -14,7 +14,7 @@ use crate::grow::Grow;
 
 /// Level, layout, members and chunk, and what is to change. Where there is room behind the data of
 /// members, none is enough before them.
-type Change = (i32, u32, u32, u32, Grow);
+pub(super) type Change = (i32, u32, u32, u32, Grow);
 
 const CHANGES: &[Change] = &[
     (5, 2, 3, 16, Grow::RaidDisks(4)),
@@ -65,7 +65,7 @@ const fn roles_after((_, _, from, _, grow): Change) -> u32 {
 /// Data disks before and after.
 const fn data_disks(change: Change) -> (u64, u64) {
     let parity = match change.0 {
-        10 => 0,
+        0 | 10 => 0,
         6 => 2,
         _ => 1,
     };
@@ -81,14 +81,14 @@ const fn sectors_after(change: Change, before: u64) -> u64 {
 }
 
 /// Fills the array. Returns what is to stay of that.
-fn fill_kept(world: &mut World, change: Change) -> Vec<u8> {
+pub(super) fn fill_kept(world: &mut World, change: Change) -> Vec<u8> {
     let mut content = fill(world);
     let before = world.array.array_sectors();
     content.truncate((sectors_after(change, before).min(before) * SECTOR_BYTES) as usize);
     content
 }
 
-fn begin(change: Change, bitmap: bool) -> World {
+pub(super) fn begin(change: Change, bitmap: bool) -> World {
     let mut world = before(change, bitmap);
     (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
     world
@@ -98,12 +98,16 @@ fn begin(change: Change, bitmap: bool) -> World {
 fn before((level, layout, from, chunk, grow): Change, bitmap: bool) -> World {
     let backwards = matches!((chunk, grow), (64, _) | (_, Grow::Chunk(64)));
     World::with(level, layout, from, chunk, |config| {
-        if bitmap {
+        if bitmap && level > 0 {
             add_bitmap(config);
         }
         let members = config.members.iter_mut().map(|member| &mut member.superblock);
         for superblock in members.chain([&mut config.superblock]) {
-            superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
+            superblock.size_sectors = match level {
+                0 => 0,
+                _ if backwards => LESS,
+                _ => MEMBER_SECTORS,
+            };
         }
         if level == 10 {
             // Its bitmap is for sectors of the array.
@@ -114,7 +118,7 @@ fn before((level, layout, from, chunk, grow): Change, bitmap: bool) -> World {
     })
 }
 
-fn has_ended(world: &World) -> bool {
+pub(super) fn has_ended(world: &World) -> bool {
     world.ended(SyncAction::Reshape) == Some(SyncEnd::Complete)
 }
 
@@ -162,7 +166,7 @@ fn an_end_is_told_with_the_size_that_came_of_it() {
 }
 
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.
-fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
+pub(super) fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
     let seen = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = seen.clone();
     world.rule(move |_, op| match op {
@@ -176,7 +180,7 @@ fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usi
 }
 
 /// Reads all that the array held before.
-fn holds(world: &mut World, content: &[u8], what: &str) {
+pub(super) fn holds(world: &mut World, content: &[u8], what: &str) {
     let sectors = content.len() as u64 / SECTOR_BYTES;
     assert!(world.array.array_sectors() >= sectors, "{what}");
     for sector in (0..sectors).step_by(1024) {
@@ -250,8 +254,8 @@ const SLOTS: u64 = 24;
 const SLOT_SECTORS: u64 = 64;
 
 /// Clients that read and write while data move, and what they may find.
-struct Clients {
-    world: World,
+pub(super) struct Clients {
+    pub(super) world: World,
     dice: Dice,
     /// Acknowledged content.
     content: Vec<u8>,
@@ -301,7 +305,7 @@ impl Clients {
         self.world.run_until_idle();
     }
 
-    fn take_answers(&mut self) {
+    pub(super) fn take_answers(&mut self) {
         for (id, result) in std::mem::take(&mut self.world.answers) {
             let Some(at) = self.asked.iter().position(|asked| asked.id == id) else { continue };
             let asked = self.asked.swap_remove(at);
@@ -326,7 +330,7 @@ impl Clients {
     }
 
     /// A member fails, any.
-    fn fail_one(&mut self) {
+    pub(super) fn fail_one(&mut self) {
         let count = self.world.disks.len() as u64;
         let id = MemberId(self.dice.below(count) as u16);
         self.world.tell(Command::Fail(id));
@@ -371,7 +375,14 @@ impl Clients {
 }
 
 fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
-    let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
+    clients_of(CHANGES[(seed % CHANGES.len() as u64) as usize], seed, trouble)
+}
+
+pub(super) fn clients_of(
+    change: Change,
+    seed: u64,
+    trouble: impl Fn(&mut Clients, u64),
+) -> Clients {
     let mut world = begin(change, seed.is_multiple_of(2));
     let content = fill_kept(&mut world, change);
     world.run();

@@ -31,8 +31,10 @@ pub(super) fn is_possible(
         && by.unsigned_abs() >= old.least_shift(new)
         && (!numbers.is_by_stripe() || by % chunk == 0)
         && !newest.version.is_behind_data();
-    let in_place =
-        by == 0 && numbers.is_by_stripe() && newest.version != Version::V0_90 && numbers.reads_ahead();
+    let in_place = by == 0
+        && numbers.is_by_stripe()
+        && newest.version != Version::V0_90
+        && numbers.reads_ahead();
     let can_move = (has_room || in_place)
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);
     // All members move by as much. Who left in another reshape is none of them.

@@ -51,9 +51,8 @@ impl Numbers {
     /// The reason why md would not go on with it either, or why it is not read here.
     pub(super) fn of(superblock: &Superblock) -> Result<Self, String> {
         let reshape = superblock.reshape;
-        let level = Level::from_md(superblock.level).filter(|level| {
-            !matches!(level, Level::Linear | Level::Raid1)
-        });
+        let level = Level::from_md(superblock.level)
+            .filter(|level| !matches!(level, Level::Linear | Level::Raid1));
         let level = level.ok_or("of a level that has none")?;
         if reshape.new_level != superblock.level {
             return Err(format!("to level {}, which md does not do", reshape.new_level));
