@@ -60,7 +60,8 @@ pub struct NewShape {
     pub size_sectors: u64,
     /// The role that the holder of each role has then; without one it becomes a spare.
     pub roles: Vec<Option<Role>>,
-    /// Sectors of data on the holder of each role, where the level uses all that each has.
+    /// Sectors of data on the holder of each role, where the level uses all that each has; of
+    /// stripes none where that is the same.
     pub own_sectors: Vec<u64>,
     /// Data move, to rows that begin so many sectors behind the old ones: from the end of the
     /// array on, or from its begin on where it is less than none. 0: all stay.
@@ -87,11 +88,7 @@ impl NewShape {
     pub(crate) fn of_superblock(superblock: &Superblock) -> Option<Self> {
         let level = Level::from_md(superblock.level)?;
         let layout = Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?;
-        let mut shape = Self::of(superblock, level, layout);
-        if level == Level::Raid0 {
-            shape.own_sectors = vec![shape.size_sectors; shape.raid_disks as usize];
-        }
-        Some(shape)
+        Some(Self::of(superblock, level, layout))
     }
 
     /// The mapping of this shape.
@@ -107,7 +104,11 @@ impl NewShape {
             size_sectors: self.size_sectors,
             member_data_sectors: &self.own_sectors,
         };
-        let geometry = if self.moves() { Geometry::moving } else { Geometry::new };
+        let geometry = match self.level {
+            _ if self.moves() => Geometry::moving,
+            Level::Raid0 if self.own_sectors.is_empty() => Geometry::even_stripes,
+            _ => Geometry::new,
+        };
         geometry(&shape).map_err(Refusal::from)
     }
 

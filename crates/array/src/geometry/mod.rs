@@ -142,7 +142,10 @@ impl Geometry {
     }
 
     /// Stripes without redundancy over members that all use as much.
-    fn even_stripes(shape: &Shape<'_>) -> Result<Self, GeometryError> {
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn even_stripes(shape: &Shape<'_>) -> Result<Self, GeometryError> {
         let sizes = vec![shape.size_sectors; shape.raid_disks.min(MAX_MEMBERS) as usize];
         Self::new(&Shape { member_data_sectors: &sizes, ..*shape })
     }

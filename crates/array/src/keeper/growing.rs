@@ -73,7 +73,11 @@ impl Growing {
     /// Returns whether all data have moved, and the members are told of that: the array has not yet
     /// the size that it then has.
     pub(super) fn is_concluding(&self) -> bool {
-        matches!(self, Self::Telling(told, _) if told.0.is_none())
+        match self {
+            Self::Ending => true,
+            Self::Telling(told, _) => told.0.is_none(),
+            Self::Rest | Self::Turning(_) | Self::Quieting(_) => false,
+        }
     }
 
     /// Returns whether a reshape is to stop where it can be turned round.
