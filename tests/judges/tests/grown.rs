@@ -48,8 +48,8 @@ half-u1 | 10 3 -b internal              | --raid-devices 4            | 1 | raid
 half-m1 | 10 3                          | --raid-devices 4            | 1 | raid10 near=2 4
 half-m2 | 10 4                          | --raid-devices 5            | 1 | raid10 near=2 5
 more-0  | 0 2                           | --raid-devices 4            | 2 | raid0 -unknown- 4
-half-0  | 0 3                           | --raid-devices 4            | 1 | raid0 -unknown- 4
-half-02 | 0 2                           | --raid-devices 4            | 2 | raid0 -unknown- 4
+half-0  | 0 3                           | --raid-devices 4            | 1 | raid0 - 4
+half-02 | 0 2                           | --raid-devices 4            | 2 | raid0 - 4
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4

@@ -3,6 +3,7 @@
 use braid_array::action::Command;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
+use braid_array::level::Level;
 use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{MemberId, Role};
 
@@ -245,8 +246,10 @@ fn clean_superblocks(part: &Part, holders: &[usize], disks: &[Disk]) -> Result<(
         if superblock.resync_offset != MAX_SECTOR {
             return Err(Failure(format!("device {device} is not clean after a stop")));
         }
+        // Of stripes that did not begin to move superblocks are left as they are.
+        let is_not_begun = part.scenario.level == Level::Raid0 && superblock.reshape.position == 0;
         if superblock.data_offset != part.shape.data_offset
-            || superblock.has(feature::RESHAPE_ACTIVE)
+            || superblock.has(feature::RESHAPE_ACTIVE) && !is_not_begun
         {
             return Err(Failure(format!("device {device} tells of another shape after a stop")));
         }
