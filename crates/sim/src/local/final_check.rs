@@ -1,15 +1,16 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
 use braid_array::action::Command;
+use braid_array::format::Superblock;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
-use braid_array::level::Level;
-use braid_array::status::{ArrayState, MemberState, Status};
+use braid_array::level::{Level, ParityLayout};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Role};
 
 use crate::disk::Disk;
 use crate::local::assembly;
-use crate::local::part::{Part, devices, holder};
+use crate::local::part::{Part, arrays, devices, holder};
 use crate::local::progress::{answer, ask, restart, step, syncing};
 use crate::local::redundancy::Stopped;
 use crate::local::troubles;
@@ -237,27 +238,44 @@ fn read_all(local: &mut Local) -> Result<(), Failure> {
 }
 
 /// Superblocks of a stopped array: clean, and all equally new, with data where they are to be.
-fn clean_superblocks(part: &Part, holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
+/// `begins`: by device, where.
+fn clean_superblocks(
+    holders: &[usize],
+    begins: &[Option<u64>],
+    disks: &[Disk],
+) -> Result<(), Failure> {
+    let superblock = |device: usize| assembly::candidate(device, &disks[device]).superblock;
+    let is_left = |device| superblock(device).is_ok_and(|it| is_left_at_begin(&it));
     let mut events = None;
     for &device in holders {
-        let Ok(superblock) = assembly::candidate(device, &disks[device]).superblock else {
+        let Ok(superblock) = superblock(device) else {
             return Err(Failure(format!("no superblock on device {device} after a stop")));
         };
         if superblock.resync_offset != MAX_SECTOR {
             return Err(Failure(format!("device {device} is not clean after a stop")));
         }
-        // Of stripes that did not begin to move superblocks are left as they are.
-        let is_not_begun = part.scenario.level == Level::Raid0 && superblock.reshape.position == 0;
-        if superblock.data_offset != part.shape.data_offset
-            || superblock.has(feature::RESHAPE_ACTIVE) && !is_not_begun
-        {
+        if is_left_at_begin(&superblock) {
+            continue;
+        }
+        let at_place = begins[device] == Some(superblock.data_offset);
+        if !at_place || superblock.has(feature::RESHAPE_ACTIVE) {
             return Err(Failure(format!("device {device} tells of another shape after a stop")));
         }
-        if *events.get_or_insert(superblock.events) != superblock.events {
+        let is_alike = *events.get_or_insert(superblock.events) == superblock.events;
+        if !is_alike && !holders.iter().any(|device| is_left(*device)) {
             return Err(Failure("event counts differ after a stop".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Returns whether the power went when members were told that stripes are to move. It counts as not
+/// begun, and superblocks of stripes are left as they are.
+fn is_left_at_begin(superblock: &Superblock) -> bool {
+    superblock.has(feature::RESHAPE_ACTIVE)
+        && superblock.reshape.position == 0
+        && superblock.level == Level::Raid4.to_md()
+        && superblock.layout == ParityLayout::ParityLast as u32
 }
 
 /// Stops, and reads the array once more with every member and without as many as it survives.
@@ -268,9 +286,15 @@ pub fn verify(mut local: Local) -> Result<Report, Failure> {
         .into_iter()
         .map(|part| part.into_iter().flatten().collect())
         .collect();
+    let members = || arrays(&status).iter().flat_map(|array| &array.members);
+    let begins = |device| {
+        let is_there = |m: &&MemberStatus| local.process().device_of(m.member) == Some(device);
+        members().find(is_there).map(|member| member.data_offset)
+    };
+    let begins: Vec<Option<u64>> = (0..local.process().devices.len()).map(begins).collect();
     let mut disks = stop(&mut local)?;
-    for (part, holders) in local.parts.devices.iter().zip(&holders) {
-        clean_superblocks(part, holders, &disks)?;
+    for holders in &holders {
+        clean_superblocks(holders, &begins, &disks)?;
     }
     let mut subsets = vec![Vec::new()];
     for _ in 0..if local.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
