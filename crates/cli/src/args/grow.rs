@@ -10,12 +10,12 @@ use super::size::{Size, parse_rounded, parse_size};
 const GROW_HELP: &str = "\
     The plan is printed first: the shape before and after, the steps, how many members may fail \
     meanwhile, and how programs that use the array learn of a new size. All data move where disks \
-    are added to levels 0, 4, 5, 6 and 10, and where the others of these get another layout or other \
-    chunks: while they do, --undo moves them back, but for level 0. Other changes that would have to move data are refused. \
-    Devices of --add are checked as by braid \
-    add before anything is changed; an array gets them as spares first, one of level 0 that \
-    gets another level when that has changed. Over nodes the size alone can change: volumes become longer, where their \
-    nodes have room.\n\n\
+    are added to levels 0, 4, 5, 6 and 10, and where these but level 0 get another layout or \
+    other chunks: while they do, --undo moves them back, but those of level 0. Other changes that \
+    would have to move data are refused. Devices of --add are checked as by braid add before \
+    anything is changed; an array gets them as spares first, one of level 0 that gets another \
+    level when that has changed. Over nodes the size alone can change: volumes become longer, \
+    where their nodes have room.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \

@@ -70,7 +70,11 @@ fn current<'a>(
 
 /// Returns whether nothing is written by the new map yet. A map of fewer members is written at once
 /// where the old one is that lies beyond its end, but only when all members have heard of it.
-fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> bool {
+pub(super) fn is_not_begun(
+    numbers: &Numbers,
+    candidates: &[Candidate],
+    newest: &Superblock,
+) -> bool {
     let has_not_heard = |superblock: &Superblock| {
         !superblock.has(feature::RESHAPE_ACTIVE)
             && newest.role_of(superblock.dev_number) == superblock.role()
