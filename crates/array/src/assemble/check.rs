@@ -176,9 +176,8 @@ fn has_one_zone(superblock: &Superblock, newest: &Superblock) -> bool {
     has_one(superblock) || has_one(newest)
 }
 
-/// The used part of a member, where that is not all that it has, as in raid0. In raid10 md rounds it
-/// to equal parts for all far copies and says so with its next update, which a member may have
-/// missed.
+/// The used part of a member, where that is not all it has, as in raid0. In raid10 md rounds it to
+/// equal parts for all far copies and says so with its next update, which a member may have missed.
 fn used_sectors(superblock: &Superblock) -> u64 {
     if superblock.level == Level::Raid0.to_md() {
         return 0;

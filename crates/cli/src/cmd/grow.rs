@@ -47,7 +47,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         running::call(OPERATION, run_dir, name, verb).map_err(|why| unfit(name, device, why))?;
     }
     let geometry = new.geometry().map_err(refused)?;
-    smaller::check(run_dir, args, &before.array, geometry.array_sectors())?;
+    smaller::check(run_dir, args, &before, geometry.array_sectors())?;
     let mut growth = Growth::of(&before, &new, &geometry, &devices);
     growth.dry_run = args.dry_run;
     if !args.json {

@@ -383,6 +383,24 @@ fn a_file_system_is_not_cut_off() {
     }
 }
 
+/// Nor what a client has as a disk of its own.
+#[test]
+fn an_export_is_not_cut_off() {
+    let mut x = Served::new("-l 1 --size 8M", 2);
+    let part = format!("nbd:unix:{},name=vm,offset=6M,size=1M,readonly", x.socket.display());
+    x.lab.ok(&format!("export x add {part}"), &[]);
+    let shrink = |mib| format!("grow x --size {mib}M --array-size {mib}M");
+    let line = x.lab.refused(1, &shrink(6), &[], &x.members);
+    assert!(line.contains("reaches to 7.00 MiB"), "{line}");
+    let (_, step) = line.trim_end().split_once("; braid ").expect("a step");
+    x.lab.ok(&shrink(7), &[]);
+    x.lab.ok(step, &[]);
+    x.lab.ok(&shrink(6), &[]);
+    assert_eq!(x.size(), 6 << 20);
+    x.content.truncate(6 << 20);
+    x.compare("smaller");
+}
+
 /// Begun without a member: the plan says that no other may fail.
 #[test]
 fn data_move_without_a_member() {

@@ -24,7 +24,6 @@ mod recovery;
 mod restart;
 mod resync;
 mod serve;
-mod stripes;
 mod unread;
 mod unused;
 mod unvouched;

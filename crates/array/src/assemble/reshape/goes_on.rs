@@ -58,14 +58,18 @@ pub(super) fn is_possible(
     can_move && is_sure && is_whole && alike
 }
 
+/// Returns whether a superblock is of a member that can have missed one update at most.
+pub(super) fn is_current(own: &Superblock, newest: &Superblock) -> bool {
+    same_array(own, newest) && own.events.saturating_add(EVENT_MARGIN) >= newest.events
+}
+
 /// The superblocks of members that can have missed one update at most.
 fn current<'a>(
     candidates: &'a [Candidate],
     newest: &'a Superblock,
 ) -> impl Iterator<Item = &'a Superblock> {
     let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
-    members.filter(|sb| same_array(sb, newest)).filter(current)
+    members.filter(|own| is_current(own, newest))
 }
 
 /// Returns whether nothing is written by the new map yet. A map of fewer members is written at once

@@ -7,10 +7,9 @@
 use std::ops::Range;
 
 use super::front::{Maps, ReadMember, UnitComparison};
-use super::goes_on::is_possible;
-use super::{Candidate, Halfway, is_halfway, same_array};
+use super::goes_on::{is_current, is_possible};
+use super::{Candidate, Halfway, is_halfway};
 use crate::assemble::Standing;
-use crate::assemble::check::EVENT_MARGIN;
 use crate::format::reshaped::Side;
 use crate::format::striped::to_level_4;
 use crate::format::superblock::feature;
@@ -153,11 +152,8 @@ impl Halfway {
 
     /// Returns whether a candidate is told of the position.
     fn is_told(&self, candidate: &Candidate) -> bool {
-        candidate.superblock.as_ref().is_ok_and(|own| {
-            same_array(own, &self.superblock)
-                && is_halfway(own)
-                && own.events.saturating_add(EVENT_MARGIN) >= self.superblock.events
-        })
+        let own = candidate.superblock.as_ref();
+        own.is_ok_and(|own| is_current(own, &self.superblock) && is_halfway(own))
     }
 
     /// The newest superblock with the position. A member that is being rebuilt, as that with Q is

@@ -1,13 +1,9 @@
 //! More members for stripes without redundancy, while they serve: every byte is where the map says,
 //! at each moment, and after each cut; and superblocks are those of md's level 4 meanwhile.
 
-use super::disk::Disk;
-use super::moving::{Change, begin, clients_of, fill_kept, has_ended, holds, lose_after};
-use super::world::Fate;
+use super::super::disk::Disk;
 use super::*;
-use crate::action::{Command, IoError};
-use crate::format::superblock::feature;
-use crate::grow::Grow;
+use crate::action::IoError;
 use crate::status::ArrayState;
 
 const CHANGES: &[Change] = &[
