@@ -189,7 +189,7 @@ impl Member {
             _ => return false,
         };
         if known.turn != turn {
-            *known = KnownSize { turn, bytes: extent_of(&self.file).map(|extent| extent.bytes) };
+            *known = KnownSize { turn, bytes: length_of(&self.file).map(|length| length.bytes) };
         }
         known.bytes.is_some_and(|size| size < self.start + sector * SECTOR_BYTES + bytes)
     }
@@ -223,13 +223,13 @@ fn can_unmap(device: &LockedFile) -> bool {
 
 /// Length of what a member lies on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct StorageLength {
     pub(super) block_device: bool,
     pub(super) bytes: u64,
 }
 
 /// Returns the length of a file or device, where it tells.
-pub(super) fn extent_of(file: &LockedFile) -> Option<Extent> {
+pub(super) fn length_of(file: &LockedFile) -> Option<StorageLength> {
     // As far as the system knows by itself: who keeps a file may never answer.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
@@ -237,7 +237,7 @@ pub(super) fn extent_of(file: &LockedFile) -> Option<Extent> {
     let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
     let bytes =
         if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok()? } else { stat.stx_size };
-    Some(Extent { block_device, bytes })
+    Some(StorageLength { block_device, bytes })
 }
 
 /// Returns whether writes with `RWF_DSYNC` to this file are durable when they complete. FUSE file

@@ -169,8 +169,9 @@ fn zeroes_in_an_overlay_are_left_to_the_driver_and_are_durable_with_fua() {
 #[test]
 fn a_disk_that_was_pulled_is_gone_and_not_smaller() {
     let full = error_of(Errno::NOSPC);
-    let kind =
-        |error, block_device, bytes| corrected(error, Extent { block_device, bytes }, 8192).kind;
+    let kind = |error, block_device, bytes| {
+        corrected(error, StorageLength { block_device, bytes }, 8192).kind
+    };
     for error in [full, IoError::SHRUNK] {
         assert_eq!(kind(error, true, 0), IoErrorKind::Gone);
         assert_eq!(kind(error, true, 4096), IoErrorKind::Shrunk);

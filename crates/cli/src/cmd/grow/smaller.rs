@@ -54,7 +54,8 @@ fn exports_stay(name: &str, exports: &[String], end_bytes: u64) -> Result<(), Re
     let Some((least, export)) = cut.into_iter().find(|(least, _)| *least > end_bytes) else {
         return Ok(());
     };
-    let (least, end) = (bytes(least), bytes(end_bytes));
+    let least = bytes(least);
+    let end = bytes(end_bytes);
     let reason = format!("{export} reaches to {least}, and the array would end at {end}");
     Err(Refusal::new(reason, format!("braid export {name} remove {export}")))
 }
