@@ -1,122 +1,17 @@
 //! `braid grow`: the shape of an array changes while it serves, and every byte stays.
 
+mod refused;
+mod served;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::monitor::Monitor;
-use crate::support::export::{connect, fill, noise, read};
-use crate::support::{Lab, fingerprint, skip, until};
-
-/// A running array `x`, full of noise.
-struct Served {
-    lab: Lab,
-    members: Vec<PathBuf>,
-    socket: PathBuf,
-    content: Vec<u8>,
-}
-
-impl Served {
-    /// `shape` are the options of `create`, for this number of files of 16 MiB.
-    fn new(shape: &str, count: usize) -> Self {
-        let lab = Lab::new();
-        let members = lab.members("m", count, 16);
-        lab.ok(&format!("create x {shape} -n {count} --assume-clean"), &members);
-        let socket = lab.path("nbd");
-        let mut served = Self { lab, members, socket, content: Vec::new() };
-        served.assemble();
-        served.content = noise(served.size());
-        fill(&served.socket, "x", &served.content);
-        served
-    }
-
-    fn assemble(&self) {
-        let export = format!("assemble x --export nbd:unix:{}", self.socket.display());
-        self.lab.ok(&export, &self.members);
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_slice(&self.lab.ok("status x --json", &[])).expect("JSON")
-    }
-
-    fn size(&self) -> usize {
-        self.status()["size_bytes"].as_u64().expect("a size") as usize
-    }
-
-    /// Waits until the superblocks say clean: nothing is written by itself from then on.
-    fn rest(&self) {
-        until("the array is clean", || self.status()["state"][0] == "clean");
-    }
-
-    /// A file of this size, which a change may add.
-    fn device(&self, name: &str, mib: u64) -> PathBuf {
-        let path = self.lab.path(name);
-        File::create(&path).and_then(|file| file.set_len(mib << 20)).expect("a device");
-        path
-    }
-
-    /// Does it, first only as a plan, which writes nothing. Returns what was said.
-    fn grow(&mut self, words: &str, added: &[PathBuf]) -> String {
-        self.rest();
-        let mut words = format!("grow x {words}");
-        for device in added {
-            words += &format!(" --add {}", device.display());
-        }
-        let all: Vec<&PathBuf> = self.members.iter().chain(added).collect();
-        let prints = || all.iter().map(|path| fingerprint(path)).collect::<Vec<_>>();
-        let before = prints();
-        let plan = self.lab.ok_text(&format!("{words} --dry-run"), &[]);
-        assert_eq!(before, prints(), "{words} --dry-run wrote something");
-        let (planned, last) = plan.trim_end().rsplit_once('\n').expect("lines");
-        assert_eq!(last, "nothing was changed; without --dry-run it is done");
-        let said = self.lab.ok_text(&format!("{words} --wait"), &[]);
-        assert!(said.starts_with(planned), "{plan}{said}");
-        self.members.extend_from_slice(added);
-        said
-    }
-
-    /// Compares what can be read through the export with what was written.
-    fn compare(&self, what: &str) {
-        let mut stream = connect(&self.socket, "x", self.size());
-        for (number, part) in self.content.chunks(1 << 20).enumerate() {
-            let found = read(&mut stream, (number << 20) as u64, part.len()).expect("readable");
-            assert!(found == part, "{what}: MiB {number} differs");
-        }
-    }
-
-    /// The shape as `status` has it: level, layout, members.
-    fn shape(&self) -> (String, String, u64) {
-        let status = self.status();
-        let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
-        (text("level"), text("layout"), status["raid_devices"].as_u64().expect("members"))
-    }
-
-    /// Has this shape, its content and redundancy that fits, also after a stop.
-    fn is(&self, shape: (&str, &str, u64)) {
-        for what in ["grown", "assembled again"] {
-            let (level, layout, members) = self.shape();
-            assert_eq!((level.as_str(), layout.as_str(), members), shape, "{what}");
-            let status = self.status();
-            assert_eq!(status["sync"]["action"], "idle", "{what}: --wait waits");
-            assert!(!status["state"].as_array().unwrap().contains(&"degraded".into()), "{what}");
-            self.compare(what);
-            self.lab.ok("check x --wait", &[]);
-            self.lab.ok("stop x", &[]);
-            self.assemble();
-        }
-    }
-
-    fn log(&self) -> String {
-        let mut text = String::new();
-        for entry in std::fs::read_dir(self.lab.path("run")).expect("a run directory").flatten() {
-            if entry.path().extension().is_some_and(|it| it == "log") {
-                text += &std::fs::read_to_string(entry.path()).unwrap_or_default();
-            }
-        }
-        text
-    }
-}
+use crate::support::export::{fill, noise};
+use crate::support::{skip, until};
+use served::Served;
 
 #[test]
 fn disks_are_added_while_it_serves() {
@@ -597,108 +492,6 @@ fn only_part_of_larger_members_is_used_where_a_size_is_named() {
     assert_eq!(plan["steps"][1]["action"], "resync", "{plan}");
     assert_eq!(plan["may_fail_meanwhile"], 1, "{plan}");
     assert_eq!(plan["exports"][0]["export"], format!("nbd:unix:{}", x.socket.display()));
-}
-
-/// Options of `create`, members, and refused options of `grow` with a part of the reason.
-type Refused<'a> = (&'a str, usize, &'a [(&'a str, &'a str)]);
-
-const REFUSED: &[Refused<'_>] = &[
-    (
-        "-l 5 --chunk 64K",
-        3,
-        &[
-            ("--level 6", "would have to move all data"),
-            ("--level 6 --layout preserve", "1 role is new, and there is no spare"),
-            ("--level 6 --layout preserve --add small", "too small"),
-            ("--level 6 --layout preserve --add other", "is a member of another array"),
-            ("--level 6 --layout preserve --add m1", "already a member of x"),
-            ("--level 6 --layout preserve --add none", "no such file"),
-            (
-                "--level 6 --layout preserve --raid-devices 5 --add fine",
-                "the array would have 4 members, not 5",
-            ),
-            ("--level 5", "it is a raid5 already"),
-            ("--level 10", "raid5 cannot become raid10"),
-            ("--raid-devices 2", "nothing tells what lies behind"),
-            ("--raid-devices 2 --array-size 1G", "are left, less than 1024.00 mib"),
-            ("--raid-devices 1 --array-size 1M", "raid5 cannot have 1 members"),
-            ("--size max", "which is all that"),
-            ("--size 4M", "nothing tells what lies behind 8.00 mib"),
-            ("--size 1T", "has room for"),
-            ("--chunk 64K", "its chunks are of 64"),
-            ("--chunk 12K", "power of two"),
-            ("--chunk 4M", "no whole number of chunks"),
-            ("--layout left-symmetric", "its layout is left-symmetric already"),
-        ],
-    ),
-    (
-        "-l 1",
-        3,
-        &[
-            ("--level 5", "a mirror of 3 cannot become a raid5"),
-            ("--raid-devices 2", "3 members hold the data, and 2 are to stay"),
-            ("--raid-devices 3", "it has 3 members already"),
-        ],
-    ),
-    (
-        "-l 0",
-        2,
-        &[
-            ("--size max", "raid0 uses all of its members"),
-            ("--chunk 16K", "the data of raid0 cannot be laid out anew yet"),
-        ],
-    ),
-    ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads q over all members")]),
-    (
-        "-l 10 --chunk 64K",
-        4,
-        &[
-            ("--layout f2", "no data move from or to far=2"),
-            ("--layout n3", "near=3 has another number of copies than 2"),
-            ("--chunk 4M", "no whole number of rows of chunks"),
-            ("--raid-devices 3", "4 members cannot become 3 yet"),
-            ("--raid-devices 5", "1 role is new, and there is no spare"),
-        ],
-    ),
-    (
-        "-l 10 --chunk 64K --layout f2",
-        4,
-        &[("--raid-devices 5 --add fine", "no data move from or to far=2")],
-    ),
-    ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
-];
-
-#[test]
-fn what_cannot_be_is_refused_with_nothing_written() {
-    for (shape, count, cases) in REFUSED {
-        let x = Served::new(shape, *count);
-        x.device("small", 4);
-        let fine = x.device("fine", 16);
-        let other = x.device("other", 16);
-        x.lab.ok("create foreign -l 1 -n 1 --force", std::slice::from_ref(&other));
-        x.rest();
-        let all = [x.members.as_slice(), &[fine, other]].concat();
-        for (words, reason) in *cases {
-            let line = x.lab.refused(1, &format!("grow x {words}"), &[], &all);
-            assert!(line.starts_with("braid: grow x"), "{shape}: {line}");
-            assert!(line.to_lowercase().contains(reason), "{shape}: {words}: {line}");
-        }
-        let usage = [
-            "--size 1x",
-            "--level raidz",
-            "--add fine",
-            "--size 8M --level 6",
-            "--undo --chunk 8K",
-            "--chunk 8K --array-size 1M",
-            "--layout preserve",
-            "--layout odd",
-            "",
-        ];
-        for words in usage {
-            x.lab.refused(2, &format!("grow x {words}"), &[], &all);
-        }
-        x.lab.refused(2, "grow x --level 6 --add fine --add ./fine", &[], &all);
-    }
 }
 
 #[test]
