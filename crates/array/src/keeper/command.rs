@@ -79,6 +79,13 @@ impl Keeper {
                 "the array lacks members to compare with",
                 "bring them back, or add others, and wait until they are rebuilt",
             ),
+            Command::NoteMove(note) => match self.core.note_move(note) {
+                Ok(ticket) => {
+                    self.noted = Some((ticket, id));
+                    return;
+                }
+                Err(why) => Err(why),
+            },
             _ if !remade && (self.core.service.read_only || self.core.service.failed) => {
                 self.view().is_changeable()
             }

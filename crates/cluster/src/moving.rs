@@ -1,0 +1,556 @@
+//! All data of an array over nodes move to another array while they are served, [`MovingClient`].
+//!
+//! ```text
+//! 0 ── new array ──► front ── old array; writes wait ──► window ── old array ──► end
+//! ```
+//! The other array has one more node, say. Data are copied window by window. A window is written
+//! and flushed in the new array, then its superblocks say so ([`MoveNote`]), and then the front is
+//! behind the window. What was moved stays in the old array until all has come, so nothing is ever
+//! written over what a superblock still needs. Backwards the same happens from the front to the
+//! begin, with the roles of both arrays changed.
+//!
+//! Before the front moves for the first time the old array's superblocks say that its data are
+//! being moved, so nobody serves it alone. Whoever takes both over is granted the old one and the
+//! new one before the first request: the front is what the new one says then.
+
+mod pieces;
+mod split;
+mod stage;
+
+use std::collections::VecDeque;
+
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::array::Scratch;
+use braid_array::events::SyncAction;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_array::figures::MemberFigures;
+use braid_array::grow::Grow;
+use braid_array::request::Full;
+use braid_array::status::{Status, SyncStatus};
+use braid_array::{
+    Action, BlockMachine, Buf, Instant, IoId, Machine, MemberId, Refusal, Request, RequestError,
+};
+
+use crate::failover::FailoverClient;
+use pieces::Pieces;
+use split::{Answered, Split};
+use stage::{Noting, Step};
+
+/// Connections of the new array's client are numbered from here.
+pub const NEW_PEERS: u32 = PeerId::FIRST_ACCEPTED / 2;
+/// I/O of the old array's client has this in its id.
+const OLD_IO: u64 = 1 << 56;
+/// Ids of this machine's own commands to the two clients; nobody else counts so far.
+const NOTE: CommandId = CommandId(u64::MAX);
+const STOP: [CommandId; 2] = [CommandId(u64::MAX - 1), CommandId(u64::MAX - 2)];
+
+/// One of the two arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The array that data were in.
+    Old,
+    /// The array that they move to.
+    New,
+}
+
+impl Side {
+    const BOTH: [Self; 2] = [Self::Old, Self::New];
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Old => Self::New,
+            Self::New => Self::Old,
+        }
+    }
+}
+
+/// A stop that was asked for.
+#[derive(Debug)]
+struct Stop {
+    id: CommandId,
+    /// The arrays that have not stopped yet, once they were told to.
+    left: u32,
+    told: bool,
+    result: Result<(), Refusal>,
+}
+
+/// Serves an array over nodes, all data of which move to another one meanwhile.
+///
+/// The client of each array is a [`FailoverClient`], so requests wait while nodes are away that
+/// either array needs. A request is cut where the arrays meet. Writes to what is being copied wait
+/// for the end of its window, some tenths of a second; reads do not. Once one array has everything
+/// the other one is stopped, and the first is all that there is.
+///
+/// Order of calls: [`scratch_bytes`](Self::scratch_bytes), [`new`](Self::new), then the calls of
+/// [`Machine`] and [`BlockMachine`].
+#[derive(Debug)]
+pub struct MovingClient {
+    /// The old and the new one.
+    arrays: [FailoverClient; 2],
+    now: Instant,
+    step: Step,
+    /// Array sectors before this one are in the new array.
+    front: u64,
+    /// Data go back to the old array.
+    back: bool,
+    /// Sectors that there are to be moved.
+    total: u64,
+    /// Sectors that the old array uses of each member.
+    member_sectors: u64,
+    split: Split,
+    pieces: Pieces,
+    /// By slot, whether a piece is being read.
+    reading: [bool; pieces::SLOTS as usize],
+    noting: Option<Noting>,
+    /// Writes that wait for the end of the window, and since when.
+    held: VecDeque<(Request, Instant)>,
+    fail_timeout_ms: u64,
+    limits: SyncStatus,
+    window_pieces: u64,
+    /// The time at which the window was opened.
+    opened: Instant,
+    /// Requests came since.
+    busy: bool,
+    not_before: Instant,
+    /// The reason why the last window was given up.
+    why: Option<RequestError>,
+    /// The speed is measured since then, from that front.
+    since: (Instant, u64),
+    turn: Option<CommandId>,
+    stop: Option<Stop>,
+    actions: VecDeque<Action>,
+}
+
+impl MovingClient {
+    /// Returns the arena bytes needed besides those of the two clients.
+    #[must_use]
+    pub const fn scratch_bytes() -> u64 {
+        pieces::BYTES
+    }
+
+    /// Serves the two arrays. The new one's client must number its connections from [`NEW_PEERS`].
+    /// Writes that wait for a window fail after this long, where nodes are away.
+    #[must_use]
+    pub fn new(
+        old: FailoverClient,
+        new: FailoverClient,
+        scratch: Scratch,
+        fail_timeout_ms: u64,
+    ) -> Self {
+        Self {
+            arrays: [old, new],
+            now: Instant::default(),
+            step: Step::Starting,
+            front: 0,
+            back: false,
+            total: 0,
+            member_sectors: 0,
+            split: Split::default(),
+            pieces: Pieces::new(scratch),
+            reading: [false; pieces::SLOTS as usize],
+            noting: None,
+            held: VecDeque::new(),
+            fail_timeout_ms,
+            limits: SyncStatus::default(),
+            window_pieces: stage::FIRST_PIECES,
+            opened: Instant::default(),
+            busy: false,
+            not_before: Instant::default(),
+            why: None,
+            since: (Instant::default(), 0),
+            turn: None,
+            stop: None,
+            actions: VecDeque::new(),
+        }
+    }
+
+    const fn array(&self, side: Side) -> &FailoverClient {
+        &self.arrays[side as usize]
+    }
+
+    const fn array_mut(&mut self, side: Side) -> &mut FailoverClient {
+        &mut self.arrays[side as usize]
+    }
+
+    /// The array that is left, or that data move to.
+    const fn main(&self) -> Side {
+        match self.step {
+            Step::Over(side) => side,
+            _ if self.back => Side::Old,
+            _ => Side::New,
+        }
+    }
+
+    /// The arrays that have data.
+    fn sides(&self) -> &'static [Side] {
+        match self.step {
+            Step::Over(Side::Old) => &[Side::Old],
+            Step::Over(Side::New) => &[Side::New],
+            Step::Leaving if self.back => &[Side::Old],
+            Step::Leaving => &[Side::New],
+            _ => &Side::BOTH,
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        matches!(self.step, Step::Over(_))
+    }
+
+    const fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Returns whether an administrator holds it.
+    fn is_held(&self) -> bool {
+        self.limits.held()
+    }
+
+    fn restart_speed(&mut self) {
+        self.since = (self.now, self.front);
+        self.not_before = self.now;
+    }
+
+    /// Gives both clients what they have not taken yet. Returns whether they took any.
+    fn feed(&mut self) -> bool {
+        let mut any = false;
+        for side in Side::BOTH {
+            while let Some(&request) = self.split.queue(side).front() {
+                let now = self.now;
+                if self.array_mut(side).submit(now, request) == Err(Full) {
+                    break;
+                }
+                self.split.queue(side).pop_front();
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Takes a request that nothing stands against.
+    fn admit(&mut self, request: &Request) {
+        if request.op == braid_array::Op::Flush {
+            self.split.flush(request.id, self.sides());
+        } else {
+            self.split.cut(request, self.front);
+        }
+    }
+
+    /// Returns whether a write has to wait for the end of the window.
+    fn waits(&self, request: &Request) -> bool {
+        let end = request.sector.saturating_add(request.sectors);
+        let touches = |window: &std::ops::Range<u64>| {
+            request.sector < window.end && window.start < end && !braid_array::broken("move-window")
+        };
+        request.op.changes_data() && self.window().is_some_and(touches)
+    }
+
+    /// The window is over: what waited for that goes on.
+    fn release(&mut self) {
+        for (request, _) in std::mem::take(&mut self.held) {
+            self.admit(&request);
+        }
+    }
+
+    /// Fails writes that have waited for nodes for too long, or for an array that is stopped.
+    fn fail_held(&mut self, all: bool) {
+        let away = all || Side::BOTH.iter().any(|&side| self.array(side).is_waiting());
+        let limit = |since: Instant| all || since.plus_millis(self.fail_timeout_ms) <= self.now;
+        while let Some((request, _)) = self.held.front().filter(|(_, since)| away && limit(*since))
+        {
+            let result = Err(RequestError::Failed);
+            self.actions.push_back(Action::Complete { id: request.id, result });
+            self.held.pop_front();
+        }
+    }
+
+    fn command(&mut self, id: CommandId, command: Command) {
+        match command {
+            Command::Stop if self.stop.is_some() => {
+                self.reply(id, Err(Refusal::new("it is being stopped already", "wait for it")));
+            }
+            Command::Stop => self.stop = Some(Stop { id, left: 0, told: false, result: Ok(()) }),
+            command if self.is_over() => self.pass_command(self.main(), id, command),
+            Command::SpeedLimits { min_bytes_s, max_bytes_s } => {
+                self.limits.min_bytes_per_s = min_bytes_s.unwrap_or(self.limits.min_bytes_per_s);
+                self.limits.max_bytes_per_s = max_bytes_s.or(self.limits.max_bytes_per_s);
+                self.restart_speed();
+                self.pass_command(
+                    self.main(),
+                    id,
+                    Command::SpeedLimits { min_bytes_s, max_bytes_s },
+                );
+            }
+            Command::Pause(paused) => {
+                self.limits.paused = paused;
+                self.restart_speed();
+                self.pass_command(self.main(), id, Command::Pause(paused));
+            }
+            Command::Grow(Grow::Undo) => match self.may_turn() {
+                Ok(()) => self.turn = Some(id),
+                Err(why) => self.reply(id, Err(why)),
+            },
+            _ => {
+                let why = "its data are being moved to other nodes";
+                self.reply(id, Err(Refusal::new(why, "wait for the end, or braid grow --undo")));
+            }
+        }
+    }
+
+    fn may_turn(&self) -> Result<(), Refusal> {
+        match self.step {
+            _ if self.back || self.turn.is_some() => {
+                Err(Refusal::new("its data go back already", "wait for the end"))
+            }
+            Step::Starting | Step::Refused | Step::Marking => {
+                Err(Refusal::new("its nodes are not connected yet", "try again when they are"))
+            }
+            Step::Ending | Step::Leaving | Step::Over(_) => {
+                Err(Refusal::new("all data have moved", "it is too late to go back"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn pass_command(&mut self, side: Side, id: CommandId, command: Command) {
+        let now = self.now;
+        self.array_mut(side).handle(now, Event::Command { id, command });
+    }
+
+    /// Stops the arrays, once no window is open, or nodes are away for which it would have to wait.
+    fn drive_stop(&mut self) -> bool {
+        let away = Side::BOTH.iter().any(|&side| self.array(side).is_waiting());
+        let busy = self.window().is_some() || matches!(self.step, Step::Turning | Step::Ending);
+        let busy = busy || self.step == Step::Leaving;
+        let Some(stop) = self.stop.as_mut().filter(|stop| !stop.told && (away || !busy)) else {
+            return false;
+        };
+        stop.told = true;
+        let sides = self.sides();
+        if let Some(stop) = &mut self.stop {
+            stop.left = sides.len() as u32;
+        }
+        self.fail_held(true);
+        for &side in sides {
+            self.stop_array(side);
+        }
+        true
+    }
+
+    /// The next action of a client that others are to carry out.
+    fn poll_array(&mut self, side: Side) -> Option<Action> {
+        let tag = if side == Side::Old { OLD_IO } else { 0 };
+        let tagged = |io: IoId| IoId(io.0 | tag);
+        while let Some(action) = self.array_mut(side).poll() {
+            return Some(match action {
+                Action::Complete { id, result } => {
+                    match self.split.answered(id, result) {
+                        Some(Answered::Request(id, result)) => {
+                            return Some(Action::Complete { id, result });
+                        }
+                        Some(answered) => self.moved_on(answered),
+                        None => {}
+                    }
+                    continue;
+                }
+                Action::Reply { id: NOTE, result } => {
+                    self.noted(result);
+                    continue;
+                }
+                Action::Reply { id, result } if STOP.contains(&id) => {
+                    self.stopped(result);
+                    continue;
+                }
+                Action::Io { io, member, op } => Action::Io { io: tagged(io), member, op },
+                Action::Compute { io, compute } => Action::Compute { io: tagged(io), compute },
+                Action::Load { io, buf } => Action::Load { io: tagged(io), buf },
+                Action::Abandon { io, buf } => Action::Abandon { io: tagged(io), buf },
+                Action::Fabric(FabricOp::Put { io, peer, from, to, imm }) => {
+                    Action::Fabric(FabricOp::Put { io: tagged(io), peer, from, to, imm })
+                }
+                other => other,
+            });
+        }
+        None
+    }
+
+    /// The array whose client has asked for this I/O.
+    const fn asked(io: IoId) -> (Side, IoId) {
+        if io.0 & OLD_IO == 0 { (Side::New, io) } else { (Side::Old, IoId(io.0 & !OLD_IO)) }
+    }
+}
+
+/// The connection that the fabric tells of.
+const fn peer_of(event: &FabricEvent) -> PeerId {
+    match event {
+        FabricEvent::Accepted { peer, .. }
+        | FabricEvent::Connected { peer }
+        | FabricEvent::Lost { peer, .. }
+        | FabricEvent::Placed { peer, .. }
+        | FabricEvent::Message { peer, .. } => *peer,
+    }
+}
+
+impl Machine for MovingClient {
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.now = now;
+        match event {
+            Event::Done { io, result } => {
+                let (side, io) = Self::asked(io);
+                self.array_mut(side).handle(now, Event::Done { io, result });
+            }
+            Event::Fabric(event) => {
+                let new = peer_of(&event).0 >= NEW_PEERS;
+                let side = if new { Side::New } else { Side::Old };
+                self.array_mut(side).handle(now, Event::Fabric(event));
+            }
+            Event::Tick => {
+                for array in &mut self.arrays {
+                    array.handle(now, Event::Tick);
+                }
+                self.tell_again();
+                self.fail_held(false);
+            }
+            Event::Command { id, command } => self.command(id, command),
+            // Clients load nothing and have no volumes.
+            Event::Loaded { .. } | Event::Survey { .. } | Event::Volume { .. } => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
+            }
+            let action = self.poll_array(Side::Old).or_else(|| self.poll_array(Side::New));
+            if action.is_some() {
+                return action;
+            }
+            let any = self.drive() | self.drive_stop() | self.feed();
+            if !any && self.actions.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let next = self.step == Step::Closed && !self.is_held() && !self.is_stopping();
+        let held = self.held.front().map(|(_, since)| since.plus_millis(self.fail_timeout_ms));
+        let own = [
+            next.then_some(self.not_before),
+            self.noting.as_ref().and_then(Noting::again),
+            held.filter(|at| *at > self.now),
+        ];
+        let arrays = self.arrays.iter().map(Machine::deadline);
+        arrays.chain(own).flatten().min()
+    }
+
+    fn idle(&self) -> bool {
+        let rests = matches!(self.step, Step::Closed | Step::Over(_) | Step::Refused);
+        rests
+            && self.held.is_empty()
+            && self.split.is_empty()
+            && self.actions.is_empty()
+            && self.sides().iter().all(|&side| self.array(side).idle())
+    }
+
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.arrays.iter().for_each(|array| array.each_unused(found));
+        found(self.pieces.memory());
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        if let Some(window) = self.window() {
+            let at_front = if self.back { window.end } else { window.start } == self.front;
+            if !at_front || window.is_empty() || window.end > self.total {
+                return Err(format!("the window {window:?} is not at the front {}", self.front));
+            }
+        } else if !self.held.is_empty() {
+            return Err("writes wait for a window, and none is open".to_owned());
+        }
+        self.arrays.iter().try_for_each(Machine::invariants)
+    }
+}
+
+impl BlockMachine for MovingClient {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.now = now;
+        match self.step {
+            Step::Starting => return Err(Full),
+            Step::Refused => {
+                let result = Err(RequestError::Failed);
+                self.actions.push_back(Action::Complete { id: request.id, result });
+                return Ok(());
+            }
+            _ => self.busy = true,
+        }
+        if let Err(error) = request.fits(self.array_sectors(), self.block_bytes()) {
+            self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
+        } else if self.waits(&request) {
+            self.held.push_back((request, now));
+        } else {
+            self.admit(&request);
+        }
+        Ok(())
+    }
+
+    fn expect_writes(&mut self, more: bool) {
+        self.arrays.iter_mut().for_each(|array| array.expect_writes(more));
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.array(self.main()).status();
+        if self.is_over() {
+            return status;
+        }
+        let other = self.array(self.main().other()).status();
+        status.degraded = status.degraded.max(other.degraded);
+        status.waiting = status.waiting.or(other.waiting);
+        if other.state == braid_array::status::ArrayState::Failed || self.step == Step::Refused {
+            status.state = braid_array::status::ArrayState::Failed;
+        }
+        if status.sync.is_idle() {
+            status.sync = self.sync_status();
+        }
+        status
+    }
+
+    fn figures(&self) -> Vec<MemberFigures> {
+        self.array(self.main()).figures()
+    }
+
+    fn array_sectors(&self) -> u64 {
+        let sectors = self.sides().iter().map(|&side| self.array(side).array_sectors());
+        sectors.min().unwrap_or(0)
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.array(Side::New).block_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.sides().iter().any(|&side| self.array(side).read_only())
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        if self.is_over() { self.array(self.main()).free_member() } else { None }
+    }
+}
+
+impl MovingClient {
+    fn sync_status(&self) -> SyncStatus {
+        let front = self.front.min(self.total);
+        let done = if self.back { self.total - front } else { front };
+        let elapsed_ms = ((self.now.0 - self.since.0.0) / 1_000_000).max(1000);
+        let moved = front.abs_diff(self.since.1) * braid_array::SECTOR_BYTES;
+        let bytes_per_s = if self.is_held() { 0 } else { moved * 1000 / elapsed_ms };
+        let left = self.total.saturating_sub(done) * braid_array::SECTOR_BYTES;
+        SyncStatus {
+            action: SyncAction::Reshape,
+            done_sectors: done,
+            total_sectors: self.total,
+            bytes_per_s,
+            finish_s: left.checked_div(bytes_per_s),
+            ..self.limits
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The life of such an array: requests and mishaps.
+
+use braid_array::action::{Action, Command, CommandId};
+use braid_array::events::SyncAction;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::grow::Grow;
+use braid_array::{RequestError, RequestId};
+
+use super::{BLOCK_SECTORS, MAX_BLOCKS, Moved};
+use crate::judge::Read;
+use crate::oracle::Range;
+use crate::report::Failure;
+use crate::workload::Kind;
+
+const STOP: CommandId = CommandId(1);
+const TURN: CommandId = CommandId(2);
+
+/// Event in the middle of a move.
+#[derive(Clone, Copy, Debug)]
+enum Mishap {
+    /// A node dies, and comes back later.
+    Node,
+    /// So many die that the arrays wait.
+    Nodes,
+    /// A node cannot be reached for a moment.
+    Link,
+    /// The client dies, and another one comes.
+    Client,
+    /// All lose power.
+    Power,
+    /// The data are to go back.
+    Turn,
+}
+
+impl Moved {
+    /// Requests, and some mishaps at any moments.
+    pub(super) fn live(&mut self) -> Result<(), Failure> {
+        for _ in 0..self.rng.below(5) {
+            let longest = self.rng.pick(&[100, 1_000, 4_000, 20_000]);
+            self.work(longest)?;
+            let mishap = self.rng.pick(&[
+                Mishap::Node,
+                Mishap::Nodes,
+                Mishap::Link,
+                Mishap::Client,
+                Mishap::Client,
+                Mishap::Power,
+                Mishap::Turn,
+            ]);
+            self.world.note(&[90], || format!("MISHAP {mishap:?}"));
+            self.happens(mishap)?;
+        }
+        self.work(1_000)
+    }
+
+    fn work(&mut self, longest: u64) -> Result<(), Failure> {
+        for _ in 0..self.rng.below(longest) {
+            if self.rng.percent(15) {
+                self.submit();
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn happens(&mut self, mishap: Mishap) -> Result<(), Failure> {
+        let all = self.nodes.len();
+        match mishap {
+            Mishap::Node => {
+                let id = self.rng.index(all);
+                self.world.kill(self.nodes[id]);
+                self.work(3_000)?;
+                self.reboot(id);
+            }
+            // With all of them at once none is lost before the others.
+            Mishap::Nodes if self.scenario.journal_bytes > 0 && !self.scenario.parts_only => {
+                (0..all).for_each(|id| self.world.kill(self.nodes[id]));
+                self.work(300)?;
+                (0..all).for_each(|id| self.reboot(id));
+            }
+            Mishap::Nodes | Mishap::Link => {
+                let id = self.rng.index(all);
+                self.world.disconnect(self.nodes[id], self.client);
+            }
+            Mishap::Client => {
+                self.world.kill(self.client);
+                self.judge.client_ends(self.client);
+                self.begin_client()?;
+            }
+            Mishap::Power => {
+                self.world.kill(self.client);
+                self.judge.client_ends(self.client);
+                (0..all).for_each(|id| self.world.kill(self.nodes[id]));
+                for id in 0..all {
+                    let before = self.nodes[id];
+                    let mut disks = self.disks_of(before).map(|disk| disk.cloned());
+                    disks.iter_mut().flatten().for_each(|disk| disk.power_cut(&mut self.rng));
+                    self.nodes[id] = self.start_node(id, disks, Some(before));
+                }
+                self.judge.oracle.power_cut();
+                self.begin_client()?;
+            }
+            Mishap::Turn => self.world.command(self.client, TURN, Command::Grow(Grow::Undo)),
+        }
+        self.be_whole()
+    }
+
+    fn submit(&mut self) {
+        if self.judge.free_slot(self.client).is_none() {
+            return;
+        }
+        let rng = &mut self.rng;
+        let first = rng.below(self.blocks);
+        let count = rng.between(1, (self.blocks - first).min(MAX_BLOCKS));
+        let mut range = Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS };
+        let kind = match rng.below(10) {
+            0 => {
+                range = Range::default();
+                Kind::Flush
+            }
+            1..4 => Kind::Read,
+            _ => Kind::Write { fua: rng.percent(20) },
+        };
+        if self.judge.touches(self.client, range) && kind != Kind::Read {
+            return;
+        }
+        let draft = self.world.ask(&mut self.judge, self.client, kind, range);
+        let Some(draft) = draft else { return };
+        let moment = self.judge.submitted(self.client, draft, true);
+        self.world.note(&[91], || {
+            format!("SUBMIT {:?} {kind:?} {range:?} {} {moment:?}", draft.request.id, draft.serial)
+        });
+        self.world.drain(self.client);
+    }
+
+    /// Answers searches once all nodes are there.
+    fn answer_searches(&mut self) {
+        for side in 0..2 {
+            let all = (0..self.nodes.len()).all(|id| self.is_alive(id));
+            if all
+                && self.searches[side].is_on()
+                && let Some(config) = self.assembled(side)
+            {
+                self.searches[side].ends_with(config);
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<bool, Failure> {
+        self.answer_searches();
+        let moved = self.world.step();
+        for (process, action) in std::mem::take(&mut self.world.outputs) {
+            if process == self.client {
+                self.hear(action)?;
+            }
+        }
+        self.world.goes_on(moved, &self.judge, self.client)?;
+        Ok(moved)
+    }
+
+    fn hear(&mut self, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Complete { id, result } => self.completed(id, result),
+            Action::Reply { id: TURN, result } => {
+                self.world.note(&[92], || format!("TURNED {result:?}"));
+                self.turned = Some(result.is_ok());
+                Ok(())
+            }
+            Action::Reply { id: STOP, result } => {
+                self.stopped = true;
+                result.map_err(|why| Failure(format!("stop refused: {why}")))
+            }
+            Action::Notify(event) => {
+                self.world.note(&[93], || format!("EVENT {event:?}"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Result<(), Failure> {
+        let flight = self.judge.answered(self.client, id)?;
+        self.world.note(&[94], || format!("COMPLETE {id:?} {:?} {result:?}", flight.kind));
+        if flight.kind != Kind::Flush {
+            result.map_err(|error| Failure(format!("{:?} failed: {error}", flight.kind)))?;
+        }
+        let bytes = self.world.processes[self.client].found(flight.request.buf);
+        let read = Read { bytes, stays: true, excused: &|_| false };
+        self.judge.conclude(&flight, result, Some(read))
+    }
+
+    /// All nodes are there and have all that they should.
+    fn be_whole(&mut self) -> Result<(), Failure> {
+        self.world.begin();
+        loop {
+            let status = self.world.processes[self.client].client().status();
+            let moves = matches!(status.sync.action, SyncAction::Idle | SyncAction::Reshape);
+            let whole = moves && status.degraded == 0 && status.view.is_some();
+            if whole && status.waiting.is_none() {
+                return Ok(());
+            }
+            if self.rng.percent(5) {
+                self.submit();
+            }
+            if !self.step()? {
+                return Err(Failure(format!("comes to rest as {status:?}")));
+            }
+        }
+    }
+
+    /// All has moved, and the client stops.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.world.begin();
+        loop {
+            let status = self.world.processes[self.client].client().status();
+            let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
+            let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
+            if idle && status.degraded == 0 && self.judge.in_flight(self.client) == 0 {
+                break;
+            }
+            if !self.step()? {
+                return Err(Failure(format!("comes to rest as {status:?}")));
+            }
+        }
+        self.world.command(self.client, STOP, Command::Stop);
+        while !self.stopped {
+            if !self.step()? {
+                return Err(Failure("a stop is not answered".to_owned()));
+            }
+        }
+        self.judge_volumes()
+    }
+}
