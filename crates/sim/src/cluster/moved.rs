@@ -61,6 +61,10 @@ pub(super) struct Moved {
     /// Answer to the command that turns the move round.
     turned: Option<bool>,
     stopped: bool,
+    /// The client has answered a request.
+    serves: bool,
+    /// It could not start, and ends.
+    refused: bool,
 }
 
 /// Returns whether the seed is such a run. Drawn from a generator of its own, so that other seeds
@@ -124,6 +128,8 @@ impl Moved {
             piece_bytes: rng.pick(&[4096, 8192, 32768]),
             turned: None,
             stopped: false,
+            serves: false,
+            refused: false,
             scenario,
             rng,
         };
@@ -258,6 +264,7 @@ impl Moved {
         self.client = self.world.start(process);
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.judge.oracle.decided();
+        (self.serves, self.refused) = (false, false);
         Ok(())
     }
 

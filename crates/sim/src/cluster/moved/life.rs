@@ -4,6 +4,7 @@ use braid_array::action::{Action, Command, CommandId};
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::grow::Grow;
+use braid_array::status::{ArrayState, Status};
 use braid_array::{RequestError, RequestId};
 
 use super::{BLOCK_SECTORS, MAX_BLOCKS, Moved};
@@ -81,11 +82,15 @@ impl Moved {
             Mishap::Nodes | Mishap::Link => {
                 let id = self.rng.index(all);
                 self.world.disconnect(self.nodes[id], self.client);
+                // Until that is noticed.
+                for _ in 0..2_000 {
+                    if self.status().degraded > 0 || !self.step()? {
+                        break;
+                    }
+                }
             }
             Mishap::Client => {
-                self.world.kill(self.client);
-                self.judge.client_ends(self.client);
-                self.begin_client()?;
+                self.begin_another()?;
             }
             Mishap::Power => {
                 self.world.kill(self.client);
@@ -154,8 +159,25 @@ impl Moved {
                 self.hear(action)?;
             }
         }
+        if self.refused && (0..self.nodes.len()).all(|id| self.is_alive(id)) {
+            self.begin_another()?;
+            return Ok(true);
+        }
         self.world.goes_on(moved, &self.judge, self.client)?;
         Ok(moved)
+    }
+
+    fn status(&mut self) -> Status {
+        let status = self.world.processes[self.client].client().status();
+        self.refused |= status.state == ArrayState::Failed && !self.serves;
+        status
+    }
+
+    /// The client dies, and another one comes.
+    fn begin_another(&mut self) -> Result<(), Failure> {
+        self.world.kill(self.client);
+        self.judge.client_ends(self.client);
+        self.begin_client()
     }
 
     fn hear(&mut self, action: Action) -> Result<(), Failure> {
@@ -185,7 +207,11 @@ impl Moved {
     ) -> Result<(), Failure> {
         let flight = self.judge.answered(self.client, id)?;
         self.world.note(&[94], || format!("COMPLETE {id:?} {:?} {result:?}", flight.kind));
-        if flight.kind != Kind::Flush {
+        self.serves |= result.is_ok();
+        if result.is_err() && !self.serves {
+            // Nodes were lost before it was granted the arrays.
+            self.refused = true;
+        } else if flight.kind != Kind::Flush {
             result.map_err(|error| Failure(format!("{:?} failed: {error}", flight.kind)))?;
         }
         let bytes = self.world.processes[self.client].found(flight.request.buf);
@@ -197,33 +223,52 @@ impl Moved {
     fn be_whole(&mut self) -> Result<(), Failure> {
         self.world.begin();
         loop {
-            let status = self.world.processes[self.client].client().status();
-            let moves = matches!(status.sync.action, SyncAction::Idle | SyncAction::Reshape);
-            let whole = moves && status.degraded == 0 && status.view.is_some();
-            if whole && status.waiting.is_none() {
+            let status = self.status();
+            let rests = matches!(status.sync.action, SyncAction::Idle | SyncAction::Reshape);
+            let whole = rests && status.degraded == 0 && status.view.is_some();
+            // A loss may be on its way.
+            let moves = status.sync.action == SyncAction::Reshape;
+            if whole && status.waiting.is_none() && self.is_connected(moves) {
                 return Ok(());
             }
             if self.rng.percent(5) {
                 self.submit();
             }
             if !self.step()? {
-                return Err(Failure(format!("comes to rest as {status:?}")));
+                return Err(Failure(format!(
+                    "comes to rest as {:?} {:?}",
+                    status.state, status.sync
+                )));
             }
         }
+    }
+
+    /// Returns whether the client is connected to the nodes of its arrays.
+    fn is_connected(&self, moves: bool) -> bool {
+        let network = &self.world.network;
+        let last = self.nodes.len() - 1;
+        let connections = |(id, &node): (usize, &usize)| {
+            let count = network.between(node, self.client).len();
+            count >= if moves && id < last { 2 } else { 1 } || !moves && id == last
+        };
+        self.nodes.iter().enumerate().all(connections)
     }
 
     /// All has moved, and the client stops.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.world.begin();
         loop {
-            let status = self.world.processes[self.client].client().status();
+            let status = self.status();
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
             let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
             if idle && status.degraded == 0 && self.judge.in_flight(self.client) == 0 {
                 break;
             }
             if !self.step()? {
-                return Err(Failure(format!("comes to rest as {status:?}")));
+                return Err(Failure(format!(
+                    "comes to rest as {:?} {:?}",
+                    status.state, status.sync
+                )));
             }
         }
         self.world.command(self.client, STOP, Command::Stop);
