@@ -21,7 +21,8 @@ start=${START:-1} most=${SEEDS:-10000}
 seeds() {
 	local rule=$1 said first=--first from
 	shift
-	from=$(awk -F ' *[|] *' -v rule="$rule" '$2 == rule { sub(/^log seed /, "", $4); print $4 + 0 }' \
+	from=$(awk -F ' *[|] *' -v rule="$rule" \
+		'$2 == rule { sub(/^log seed /, "", $4); print $4 + 0; exit }' \
 		docs/simulation.md)
 	[ "${from:-0}" -gt "$most" ] || from=$start
 	[ -z "${RATE:-}" ] || first=

@@ -131,8 +131,24 @@ install_mdbook() {
 	fi
 }
 
+# Debian has no package of it.
+fsx=0.3.2
+install_fsx() {
+	echo "setup.sh: installing fsx $fsx by cargo: a minute"
+	if ! cargo install --quiet --locked --version "$fsx" fsx; then
+		echo "setup.sh: fsx cannot be installed; what needs it will be skipped" >&2
+		[ -z "${CI-}" ] || exit 1
+	fi
+}
+has_fsx() {
+	command -v fsx >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/fsx" ]
+}
+
 install_packages
 has_cargo || install_rust
 case " $* " in
 *" book "*) command -v mdbook >/dev/null || install_mdbook ;;
+esac
+case " ${*:-test} " in
+*" test "*) has_fsx || install_fsx ;;
 esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, power
-# cuts, the model, and rules that are broken, of which it tells how many seeds of a thousand notice.
+# cuts, file systems on arrays that grow, moves of data handed over between Braid and md, the model,
+# and rules that are broken, of which it tells how many seeds of a thousand notice.
 # target/soak/found gets a line for what fails: commit, kind, seed, seconds, and how to run that
 # again; target/soak/rates one for each rule. First it has to find a rule that is broken on purpose.
 # usage: soak.sh [HOURS]     (without: 8)
@@ -40,12 +41,33 @@ survive() {
 		note survive "$draw" $((SECONDS - began)) "DRAW=$draw DRAWN=3 scripts/survive.sh 3"
 }
 
+# judged KIND SEED FILTER VARIABLE=VALUE...: runs these judges, and notes how to run them again.
+judged() {
+	local began=$SECONDS kind=$1 seed=$2 filter=$3
+	shift 3
+	# shellcheck disable=SC2086 # a filter, and what may follow one
+	env "$@" cargo test --quiet --profile checked --workspace --test judges $filter \
+		>"target/soak/$kind" 2>&1 ||
+		note "$kind" "$seed" $((SECONDS - began)) "$*" \
+			"cargo test --profile checked --workspace --test judges $filter"
+}
+
 power() {
-	local began=$SECONDS seed=$RANDOM
-	POWER_SEED=$seed POWER_ROUNDS=20 cargo test --quiet --profile checked --workspace \
-		--test judges power:: >target/soak/power 2>&1 ||
-		note power "$seed" $((SECONDS - began)) "POWER_SEED=$seed POWER_ROUNDS=20" \
-			"cargo test --profile checked --workspace --test judges power::"
+	local seed=$RANDOM
+	judged power "$seed" power:: POWER_SEED=$seed POWER_ROUNDS=20
+}
+
+# File systems on arrays that grow.
+mounted() {
+	local seed=$RANDOM
+	[ "$(id -u)" = 0 ] || return 0
+	judged mounted "$seed" grown_mounted:: GROWN_SEED=$seed GROWN_ROUNDS=4
+}
+
+# Moves of data that Braid begins and md ends, and the other way round.
+places() {
+	local seed=$RANDOM
+	judged places "$seed" "grown_places:: -- --ignored" GROWN_SEED=$seed GROWN_PLACES=20
 }
 
 rate() {
@@ -71,6 +93,8 @@ while [ $SECONDS -lt "$until" ]; do
 	seeds nested 300
 	survive
 	power
+	mounted
+	places
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
 	[ $round != 1 ] || model

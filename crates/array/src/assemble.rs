@@ -29,7 +29,7 @@ pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};
 pub(crate) use found_log::{geometry_of, shape_of};
 pub(crate) use lineage::{Lineage, lineage};
 pub use pieces::{ArrayPiece, Pieces};
-pub use reshape::{Backup, BackupError, Halfway, ReadMember};
+pub use reshape::{Backup, BackupError, Halfway, ReadMember, Settlement, SettlingWrite};
 pub use start_log::StartLog;
 pub use steps::decide;
 pub use verdict::Verdict;

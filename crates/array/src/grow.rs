@@ -1,13 +1,16 @@
 //! Changes of an array's shape. Most leave every byte in its place: more of each member is used, a
 //! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
 //! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). With more
-//! members of a level with parity, another layout or other chunks all data move, and may move back.
+//! members of a level with parity, or fewer, another layout or other chunks all data move, and may
+//! move back.
 //! Pure: the command plans by the status that it is told, and the keeper by its own.
 
 mod linear;
 mod reshape;
 mod size;
 mod takeover;
+
+use std::borrow::Cow;
 
 use crate::Role;
 use crate::events::SyncAction;
@@ -117,7 +120,7 @@ impl NewShape {
     /// Returns how many roles nobody has at first.
     #[must_use]
     pub fn vacant(&self) -> usize {
-        self.raid_disks as usize - self.roles.iter().flatten().count()
+        (self.raid_disks as usize).saturating_sub(self.roles.iter().flatten().count())
     }
 }
 
@@ -128,13 +131,14 @@ impl NewShape {
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let now = shape_now(status)?;
     let level = now.level;
+    let status = &*recovery_put_off(status, &now, grow);
     check_serves(status)?;
     if grow != Grow::Undo {
         check_idle(status)?;
     }
     let new = match grow {
         Grow::Size(sectors) => size::plan(status, now, sectors),
-        Grow::RaidDisks(count) => more_members(status, now, count),
+        Grow::RaidDisks(count) => other_members(status, now, count),
         Grow::Level { level, keep_layout } => takeover::plan(status, now, level, keep_layout),
         Grow::Layout(number) => reshape::layout(status, now, number),
         Grow::Chunk(sectors) => reshape::chunk(status, now, sectors),
@@ -145,6 +149,23 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     }
     new.geometry()?;
     Ok(new)
+}
+
+/// The array as it is when a recovery waits for new members: those that are being rebuilt are
+/// spares again, and have the roles that are new.
+fn recovery_put_off<'a>(status: &'a Status, now: &NewShape, grow: Grow) -> Cow<'a, Status> {
+    let gets_more = matches!(grow, Grow::RaidDisks(count) if count > now.raid_disks);
+    let recovers = status.sync.action == SyncAction::Recovery && status.degraded > 0;
+    if !gets_more || !recovers || now.level.parity_disks() == 0 {
+        return Cow::Borrowed(status);
+    }
+    let mut put_off = status.clone();
+    put_off.sync.action = SyncAction::Idle;
+    let rebuilt = |member: &&mut MemberStatus| member.state == MemberState::Rebuilding;
+    for member in put_off.members.iter_mut().filter(rebuilt) {
+        (member.state, member.role) = (MemberState::Spare, None);
+    }
+    Cow::Owned(put_off)
 }
 
 /// Returns the members that have to leave before a change, in that order: the new level has no
@@ -229,6 +250,10 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
+    if superblock.reshape.new_offset == 0 {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse("md began to move its data in place, where there is no way back", next);
+    }
     let old = shape_of_side(superblock, Side::Old);
     let shape = old.as_ref().and_then(NewShape::of_superblock);
     let shape = shape.ok_or_else(|| Refusal::plain("the shape of before is none"))?;
@@ -255,7 +280,9 @@ pub fn check_whole(status: &Status) -> Result<(), Refusal> {
 /// they are added when it has changed.
 fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Refusal> {
     let spares = in_state(status, MemberState::Spare).count();
-    let vacant = new.vacant().saturating_sub(usize::from(status.degraded));
+    // What is missing may go on missing, but data move only to members that are there.
+    let missing = if new.moves() { 0 } else { usize::from(status.degraded) };
+    let vacant = new.vacant().saturating_sub(missing);
     if vacant <= spares || level == Level::Raid0 {
         return Ok(());
     }
@@ -269,13 +296,15 @@ fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Ref
     refuse(format!("{roles}, and {have}"), "name what is to be added with --add")
 }
 
-fn more_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+fn other_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     if count == now.raid_disks {
         return refuse(format!("it has {count} members already"), "name another number");
     }
     match now.level {
         Level::Raid1 => copies(status, now, count),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => reshape::members(status, now, count),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
+            reshape::members(status, now, count)
+        }
         Level::Linear => linear::plan(status, now, count),
         _ => refuse(
             format!("{} cannot be given another number of members yet", now.level),

@@ -3,6 +3,7 @@
 use crate::assemble::{Lineage, lineage};
 use crate::events::SyncAction;
 use crate::format::Superblock;
+use crate::format::superblock::feature;
 use crate::{MemberId, Refusal, Role};
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
@@ -93,6 +94,12 @@ pub struct MemberStatus {
 }
 
 impl MemberStatus {
+    /// Returns whether a storage node holds it.
+    #[must_use]
+    pub fn is_on_a_node(&self) -> bool {
+        self.device.starts_with("node://")
+    }
+
     /// Returns the status of a member without a role, of which nothing else is known.
     #[must_use]
     pub const fn new(member: MemberId, device: String, state: MemberState) -> Self {
@@ -347,6 +354,13 @@ impl Status {
     pub fn member(&self, id: MemberId) -> Option<&MemberStatus> {
         let within = || self.children.iter().find_map(|child| child.member(id));
         self.members.iter().find(|member| member.member == id).or_else(within)
+    }
+
+    /// Returns whether the journal of the array is lost.
+    #[must_use]
+    pub fn lacks_journal(&self) -> bool {
+        let is_journal = |member: &MemberStatus| member.state == MemberState::Journal;
+        self.superblock.has(feature::JOURNAL) && !self.members.iter().any(is_journal)
     }
 
     /// Returns whether the device with this superblock, which was a member, went on without all

@@ -11,16 +11,34 @@ use rustix::io::Errno;
 /// An open file. A lock on it ends when this goes, and not later: closing a file does not end its
 /// lock as long as the kernel or a process that was just forked still has the file.
 #[derive(Debug)]
-pub struct LockedFile(File);
+pub struct LockedFile {
+    file: File,
+    /// The kernel's number for the kind of file system that it is on.
+    file_system: Option<u32>,
+}
+
+/// The kernel's number for file systems of FUSE.
+const FUSE: u32 = 0x6573_5546;
 
 impl LockedFile {
+    /// Returns whether it lies on FUSE: some calls that wait for nobody elsewhere wait there for a
+    /// process.
+    pub(crate) fn is_on_fuse(&self) -> bool {
+        self.file_system == Some(FUSE)
+    }
+
+    /// Returns the kernel's number for the kind of file system that it is on, where that is known.
+    pub(crate) const fn file_system(&self) -> Option<u32> {
+        self.file_system
+    }
+
     /// Locks it against others, or all but those who share the lock, without waiting.
     ///
     /// # Errors
     /// `WOULDBLOCK` when another holder has locked it.
     pub(crate) fn lock(&self, exclusive: bool) -> Result<(), Errno> {
         flock(
-            &self.0,
+            &self.file,
             if exclusive {
                 FlockOperation::NonBlockingLockExclusive
             } else {
@@ -48,7 +66,7 @@ impl LockedFile {
         lock.l_start = offset(bytes.start)?;
         lock.l_len = offset(bytes.end - bytes.start)?;
         // SAFETY: the descriptor is open, and the call reads `lock`, which outlives it.
-        if unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+        if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
@@ -61,7 +79,9 @@ impl LockedFile {
 
 impl From<File> for LockedFile {
     fn from(file: File) -> Self {
-        Self(file)
+        #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
+        let file_system = rustix::fs::fstatfs(&file).ok().map(|stat| stat.f_type as u32);
+        Self { file, file_system }
     }
 }
 
@@ -69,20 +89,20 @@ impl Deref for LockedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl AsFd for LockedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // Nothing to do when it was not locked.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        let _ = flock(&self.file, FlockOperation::Unlock);
         let _ = self.set_lock(libc::F_UNLCK, &(0..0));
     }
 }

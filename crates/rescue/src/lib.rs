@@ -14,6 +14,7 @@ pub mod kind;
 pub mod lvm;
 pub mod map_file;
 pub mod partitions;
+pub mod reach;
 pub mod recover;
 
 pub use image::{Image, Unreadable};

@@ -403,6 +403,9 @@ impl Local {
             self.look(&status);
             self.cut_percent = if result.is_ok() { 40 } else { 0 };
             self.parts.devices[0].asked = None;
+            if result.is_err() {
+                self.grown()?;
+            }
         }
         if let Some(member) = left {
             self.process_mut().attach(member, None);
@@ -551,16 +554,20 @@ impl Local {
         self.grown()
     }
 
-    /// The array may be larger than it was: moved data end with zeroes.
+    /// The array may be larger than it was: moved data end with zeroes where there is parity.
     fn grown(&mut self) -> Result<(), Failure> {
         let before = self.judge.oracle.sectors();
         let now = self.machine().array_sectors();
         if now < before {
             return Err(Failure(format!("an array of {before} sectors has {now}")));
         }
-        let size_sectors = self.parts.devices[0].scenario.data_sectors[0];
+        let scenario = &self.parts.devices[0].scenario;
+        let size_sectors = scenario.data_sectors[0];
+        let has_parity = scenario.has_parity();
         let moved = std::mem::replace(&mut self.size_sectors, size_sectors) == size_sectors;
-        self.judge.oracle.grow(now, moved);
+        // What was being written when it stopped took strips along that are lost, and by force it
+        // went on with that: also where the array had no sectors yet.
+        self.judge.oracle.grow(now, moved && has_parity && !self.forced);
         Ok(())
     }
 

@@ -79,6 +79,8 @@ pub struct Oracle {
     reads: Vec<LogicalTime>,
     /// Blocks of 4 KiB are written as a whole.
     pub(crate) whole_blocks: bool,
+    /// What becomes part of the array may have been one before.
+    was_larger: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -120,6 +122,7 @@ impl Oracle {
             next_serial: ZEROES + 1,
             reads: Vec::new(),
             whole_blocks: false,
+            was_larger: false,
         }
     }
 
@@ -128,9 +131,16 @@ impl Oracle {
         self.cells.len() as u64
     }
 
+    /// What lies further is given up; the array may still have it.
+    pub fn shrink(&mut self, sectors: u64) {
+        self.cells.truncate(sectors as usize);
+        self.open.retain(|sector| *sector < sectors);
+        self.was_larger = true;
+    }
+
     /// The array has so many sectors now. What is new is of zeroes, or holds anything.
     pub fn grow(&mut self, sectors: u64, zeroes: bool) {
-        let serial = if zeroes { ZEROES } else { ANY };
+        let serial = if zeroes && !self.was_larger { ZEROES } else { ANY };
         self.cells.resize(sectors as usize, Cell::Settled(serial));
     }
 

@@ -93,8 +93,9 @@ impl Workload {
     }
 
     /// The array has so many sectors now.
-    pub const fn resize(&mut self, sectors: u64) {
+    pub fn resize(&mut self, sectors: u64) {
         self.sectors = sectors;
+        self.burst.take_if(|(rest, _)| rest.sector + rest.sectors > sectors);
     }
 
     /// Reads everything once.

@@ -3,6 +3,7 @@
 //! one byte of any member changes.
 
 use crate::made::{self, Made};
+use crate::served::Served;
 use crate::support::{self, Run, braid, fingerprints, guest, skip};
 use braid_judges::Content;
 use std::fs;
@@ -292,6 +293,60 @@ fn says_where_nothing_tells_what_was_moved_ahead_of_the_backups() {
     let output = array.command(&[]).output().expect("braid runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("nothing shows that md waited for the backup"), "{said}");
+}
+
+/// Those to more members, once the backup is where the new map has it. Of two nothing shows that md
+/// waited for the backup: it did.
+const GO_ON: [(&str, &[&str]); 3] =
+    [("grow", &["--force"]), ("spare", &[]), ("spare-new", &["--force"])];
+
+#[test]
+fn goes_on_once_backups_are_restored() {
+    let test = "goes_on_once_backups_are_restored";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    let root = support::directory("backups-ends");
+    let mut findings = Vec::new();
+    for array in all().iter().filter(|array| !is_ahead(array)) {
+        let _ = fs::remove_dir_all(&root);
+        copy(array, &root);
+        let goes_on = GO_ON.iter().find(|(name, _)| *name == array.name);
+        let forced = goes_on.map(|(_, options)| *options);
+        if let Err(why) = support::attempt(|| end(array, &root, forced)) {
+            findings.push(format!("{}: {why}", array.name));
+        }
+    }
+    support::report(&findings);
+}
+
+/// Braid goes on with these options, or with none.
+fn end(array: &Dead, directory: &Path, options: Option<&[&str]>) {
+    let members = made::members_in(directory, array.members.len());
+    let mut command = braid();
+    command.arg("assemble").args(&members);
+    let file = directory.join("backup").display().to_string();
+    let backup = if array.has_backup() { vec!["--backup-file", &file] } else { Vec::new() };
+    if options.is_none_or(|options| !options.is_empty()) {
+        let before = fingerprints(&members);
+        let refused = Run::of(command.args(&backup)).expect_status(1, "assembling to write");
+        assert!(refused.stderr.contains("--readonly"), "{refused}");
+        assert_eq!(fingerprints(&members), before, "refusing changed a member");
+    }
+    let Some(options) = options else { return };
+    let name = format!("backups-{}", array.name);
+    let served = Served::start(&name, &members, &[&backup, options].concat());
+    support::until("an end", || {
+        let sync = &served.status()["sync"];
+        sync["action"] == "idle" && sync["from"].is_null()
+    });
+    let before = array.size_bytes();
+    let after = served.size_bytes();
+    assert!(after > before, "{before} bytes became {after}");
+    served.write(&array.content, before, after - before);
+    served.expect(&array.content, "gone on with");
+    assert_eq!(served.check(), 0, "mismatches");
+    served.stop();
 }
 
 fn copy(array: &Dead, to: &Path) {

@@ -24,10 +24,11 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// `braid cat` gives the content.
+    /// `braid cat` gives the content, which may be followed by more.
     pub(crate) fn expect_by_cat(&self, when: &str) {
         let mut command = braid();
-        command.arg("cat").args(&self.members).stdout(Stdio::piped());
+        let length = self.size_bytes.to_string();
+        command.args(["cat", "--length", &length]).args(&self.members).stdout(Stdio::piped());
         let mut child = command.spawn().expect("braid starts");
         let mut stdout = child.stdout.take().expect("a pipe");
         let checked = self.content.check(&mut stdout, 0, self.size_bytes);
@@ -45,8 +46,9 @@ impl Left {
         let directory = self.members[0].parent().expect("a directory").display();
         let names = self.members.iter().map(|path| path.file_name().expect("a name"));
         let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-        let Self { name, content, .. } = self;
-        format!("take {name} {content} {} {directory} {}", BY_MD.0, names.join(" "))
+        let Self { name, content, size_bytes, .. } = self;
+        let names = names.join(" ");
+        format!("take {name} {content} {size_bytes} {} {directory} {names}", BY_MD.0)
     }
 }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const MEMBER_BYTES: u64 = 192 << 20;
+pub(crate) const MEMBER_BYTES: u64 = 192 << 20;
 
-fn available() -> Result<(), String> {
+pub(crate) fn available() -> Result<(), String> {
     guest::available()?;
     if !is_root() {
         return Err("loop devices need root".into());
@@ -32,12 +32,12 @@ fn is_root() -> bool {
 }
 
 /// A file system, on a loop device, on the file that the array is.
-struct Mounted {
-    system: &'static str,
-    device: String,
+pub(crate) struct Mounted {
+    pub(crate) system: &'static str,
+    pub(crate) device: String,
     /// Its number may be another's as soon as we have given it up.
     attached: bool,
-    mount: PathBuf,
+    pub(crate) mount: PathBuf,
     export: PathBuf,
 }
 
@@ -47,7 +47,7 @@ impl Mounted {
     }
 
     /// Attach the array's file and mount it, after making the file system if that is asked for.
-    fn new(system: &'static str, served_name: &str, base: &Path, make: bool) -> Self {
+    pub(crate) fn new(system: &'static str, served_name: &str, base: &Path, make: bool) -> Self {
         let export = base.join("export");
         let mount = base.join("mnt");
         fs::create_dir_all(&mount).expect("a directory");
@@ -100,7 +100,7 @@ impl Mounted {
         Run::of(&mut fio).expect_success("what fio wrote is still there");
     }
 
-    fn unmount(&mut self) {
+    pub(crate) fn unmount(&mut self) {
         Run::of(Command::new("umount").arg(&self.mount)).expect_success("umount");
         self.fsck();
         let ours = backing_file(&self.device);
@@ -143,7 +143,7 @@ const FIO: &[&str] = &[
     "--verify_state_save=0",
 ];
 
-fn sbin(program: &str) -> Command {
+pub(crate) fn sbin(program: &str) -> Command {
     let place =
         ["/usr/sbin", "/sbin", "/usr/bin"].map(|directory| Path::new(directory).join(program));
     Command::new(place.iter().find(|path| path.exists()).expect("an installed program"))
@@ -155,7 +155,7 @@ fn backing_file(device: &str) -> Option<String> {
     fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
 }
 
-fn finish(mut fio: Child) {
+pub(crate) fn finish(mut fio: Child) {
     let status = wait(&mut fio, Duration::from_secs(120)).expect("fio ends");
     assert!(status.success(), "fio found wrong data: {status}");
 }
@@ -237,7 +237,7 @@ fn xfs_survives_a_member_that_fails_and_recovers() {
     guest::run("live-xfs-md", &script).expect_success("md takes the array");
 }
 
-fn export(base: &Path) -> String {
+pub(crate) fn export(base: &Path) -> String {
     let directory = base.join("export");
     fs::create_dir_all(&directory).expect("a directory");
     Mounted::export_argument(&directory)

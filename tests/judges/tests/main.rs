@@ -9,6 +9,8 @@ mod cluster;
 mod crash;
 mod golden;
 mod grown;
+mod grown_mounted;
+mod grown_places;
 mod guest;
 mod guest_waits;
 mod handoff;

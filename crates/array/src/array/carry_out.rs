@@ -47,9 +47,9 @@ impl Array {
                 }
                 // Its members are as long as they are: no lane of this kind is asked.
                 LaneCommand::Lengthen { .. } => {}
-                LaneCommand::Window { front_row, end_row } => {
+                LaneCommand::Window { front, end } => {
                     let Self { lane, requests, jobs, reshaping, .. } = self;
-                    reshaping.set_window(lane, requests, jobs, (front_row, end_row));
+                    reshaping.set_window(lane, requests, jobs, (front, end));
                 }
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {

@@ -15,17 +15,25 @@ use super::recording::{LogKind, Recorded, Way, recorded_strips};
 use super::scratch::{PAGE_BYTES, UNIT_BYTES};
 use crate::code::Answers;
 use crate::events::Fault;
+use crate::geometry::Geometry;
 use crate::keeper::{BLOCK_SECTORS, Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
 use crate::plan::{RoleView, Run, ScratchStrips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError, SECTOR_BYTES};
 
-/// Returns how many strips a move takes with so many roles: a whole stripe, and what strips that
-/// are lost are computed from. These are in two stripes at most, or each in one of its own where
-/// chunks are of another size then.
-pub(super) fn move_strips(roles: usize, same_chunks: bool) -> usize {
-    if same_chunks { 3 * roles } else { roles.max(3) * roles }
+/// Returns how many strips a move from one map to another takes: a whole stripe, and what strips
+/// that are lost are computed from. These are in as many stripes of the old map as one of the new
+/// one has parts in, or each in one of its own where chunks are of another size then.
+pub(super) fn move_strips(old: &Geometry, new: &Geometry) -> usize {
+    let roles = old.raid_disks().max(new.raid_disks()) as usize;
+    let from = old.data_disks().max(1);
+    let to = new.data_disks();
+    if old.chunk_sectors() != new.chunk_sectors() {
+        return roles.max(3) * roles;
+    }
+    let stripes = to.saturating_sub(2) / from + 2;
+    (1 + stripes as usize) * roles
 }
 
 /// The purpose of a job.
@@ -49,7 +57,8 @@ pub(crate) enum JobKind {
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check(Check),
-    /// Bring the data of a unit from the map that they lie by to the one that they move to.
+    /// Bring the data of a unit from the map that they lie by to the one that they move to: a unit
+    /// of rows there with parity, of the array without.
     Move { unit: Unit },
 }
 
@@ -141,7 +150,8 @@ impl JobKind {
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.roles() + 1,
-            Self::Move { .. } => move_strips(map.roles(), map.has_same_chunks()),
+            Self::Move { .. } if !map.has_parity() => 1,
+            Self::Move { .. } => move_strips(map.old().unwrap_or(&map.geometry), &map.geometry),
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.roles(),
         }

@@ -5,17 +5,18 @@
 //! forwards   0 ── new map ──► front ── old map; writes wait ──► window ── old map ──► end
 //! backwards  0 ── old map ──► window ── old map; writes wait ──► front ── new map ──► end
 //! ```
-//! Rows of members that lie before the front's are of the new map, all others of the old one: a
-//! stripe of the old map that is still needed lies behind them, for it has no more data. Backwards
-//! it is the other way round.
+//! With parity, rows of members that lie before the front's are of the new map, all others of the
+//! old one: a stripe of the old map that is still needed lies behind them, for it has no more data.
+//! Backwards it is the other way round. Of copies, rows of both maps may be the same: which they
+//! are of is in the row itself ([`MOVED`]).
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::space;
 use crate::code::{Codes, KnownCode};
-use crate::geometry::Geometry;
-use crate::keeper::Unit;
+use crate::geometry::{Geometry, Strip};
+use crate::keeper::{MOVED, Unit};
 use crate::level::Level;
 
 /// The map of an array.
@@ -64,12 +65,23 @@ impl ArrayMap {
 
     /// Data up to this array sector have moved, or from it on.
     pub(super) fn set_front(&mut self, sector: u64) {
-        let row = sector / u64::from(self.geometry.data_disks());
-        self.set_window(row, row);
+        let data_disks = u64::from(self.geometry.data_disks());
+        let place = if self.has_parity() { sector / data_disks } else { sector };
+        self.set_window(place, place);
     }
 
-    /// The front has come to this row of members, and what lies up to another one is being moved.
-    pub(super) fn set_window(&mut self, front_row: u64, end_row: u64) {
+    /// The front has come to this place of sync space, and what lies up to another one is being
+    /// moved.
+    pub(super) fn set_window(&mut self, front: u64, end: u64) {
+        if self.has_parity() {
+            return self.set_window_of_rows(front, end);
+        }
+        if let Some(old) = &mut self.old {
+            (old.front, old.window_end) = (front, end);
+        }
+    }
+
+    fn set_window_of_rows(&mut self, front_row: u64, end_row: u64) {
         let data_disks = u64::from(self.geometry.data_disks());
         if let Some(old) = &mut self.old {
             old.front = front_row * data_disks;
@@ -96,11 +108,6 @@ impl ArrayMap {
         self.old().map_or(new, |old| old.array_sectors().min(new))
     }
 
-    /// Returns whether chunks stay of the same size.
-    pub(super) fn has_same_chunks(&self) -> bool {
-        self.old().is_none_or(|old| old.chunk_sectors() == self.geometry.chunk_sectors())
-    }
-
     /// Roles of the larger map.
     pub(super) fn roles(&self) -> usize {
         let new = self.geometry.raid_disks();
@@ -113,6 +120,20 @@ impl ArrayMap {
             Some(old) if (sector < old.front) == old.backwards => &old.geometry,
             _ => &self.geometry,
         }
+    }
+
+    /// Returns where a copy of an array sector lies.
+    pub(super) fn copy(&self, sector: u64, copy: u32) -> Strip {
+        match &self.old {
+            Some(old) if (sector < old.front) != old.backwards => self.moved_copy(sector, copy),
+            _ => self.at(sector).copy(sector, copy),
+        }
+    }
+
+    /// Returns where a copy of an array sector is to lie once that has moved.
+    pub(super) fn moved_copy(&self, sector: u64, copy: u32) -> Strip {
+        let strip = self.geometry.copy(sector, copy);
+        Strip { sector: strip.sector | MOVED, ..strip }
     }
 
     /// The map of a row of the members.

@@ -53,6 +53,7 @@ use crate::assemble::{
 use crate::format::reshaped::{Side, all_roles, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Strip};
+use crate::grow::NewShape;
 use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request, RequestError};
@@ -255,9 +256,12 @@ fn least_strips(config: &Config) -> usize {
         // As many are kept to destage, so that what waits for that does not hold it up.
         StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
         _ if config.superblock.has(feature::RESHAPE_ACTIVE) => {
-            let superblock = &config.superblock;
-            let same_chunks = superblock.chunk_sectors == superblock.reshape.new_chunk_sectors;
-            move_strips(roles, same_chunks)
+            let geometry = |side| {
+                let shape = shape_of_side(&config.superblock, side)?;
+                NewShape::of_superblock(&shape)?.geometry().ok()
+            };
+            let both = geometry(Side::Old).zip(geometry(Side::New));
+            both.map_or(roles + 1, |(old, new)| move_strips(&old, &new))
         }
         _ => roles + 1,
     }
@@ -297,8 +301,7 @@ fn old_geometry_of(config: &Config) -> Result<Option<Geometry>, String> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return Ok(None);
     }
-    let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
-    let level = level.ok_or("a reshape of a level without parity")?;
+    let level = Level::from_md(superblock.level).ok_or("a reshape of a level that has none")?;
     let old = shape_of_side(superblock, Side::Old).ok_or("more new members than there are")?;
     geometry_of_one(level, &old).map(Some)
 }

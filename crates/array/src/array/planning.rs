@@ -67,6 +67,9 @@ impl Planner<'_> {
         zero: Buf,
         taken: &mut Taken,
     ) -> Result<Plan, Unrecoverable> {
+        if !self.map.has_parity() {
+            return self.plan_copy_move(unit, avoid, taken);
+        }
         let old = self.map.old().ok_or(Unrecoverable)?;
         let rows = Rows::new(0, unit.sectors);
         let mut plan = Plan::default();
@@ -89,15 +92,40 @@ impl Planner<'_> {
         parity::write(plan, &self.moved_view(unit), &segments, zero, false, taken)
     }
 
+    /// Reads a unit of the array from one of its copies, and writes all that there are to be.
+    fn plan_copy_move(
+        &self,
+        unit: Unit,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let sectors = u64::from(unit.sectors);
+        let rows = Rows::new(0, unit.sectors);
+        let buf = rows.of(taken.take());
+        let source = self.copies(unit.start, sectors, avoid).find_map(|copy| copy.reader);
+        let mut plan = Plan::default();
+        plan.read_into(source.ok_or(Unrecoverable)?, rows, buf);
+        for copy in 0..self.map.geometry.copies() {
+            let strip = self.map.moved_copy(unit.start, copy);
+            let view = self.keeper.members().view(strip.role, strip.sector, sectors, &[]);
+            plan.write(&view, rows, buf, false);
+        }
+        Ok(plan)
+    }
+
     /// The sectors of the array that a move of a unit could not read.
     pub(super) fn unmoved(&self, job: &Job, unit: Unit) -> Vec<Unread> {
         let map = &self.map.geometry;
-        let place = |index| Unread {
-            array_sector: data_sector(map, unit.start, index),
+        let place = |array_sector| Unread {
+            array_sector,
             sectors: unit.sectors.into(),
             members: job.avoid.clone(),
         };
-        (0..map.data_disks()).map(place).collect()
+        if !self.map.has_parity() {
+            return vec![place(unit.start)];
+        }
+        let strips = (0..map.data_disks()).map(|index| data_sector(map, unit.start, index));
+        strips.map(place).collect()
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -108,7 +136,7 @@ impl Planner<'_> {
         avoid: &'a [MemberId],
     ) -> impl Iterator<Item = RoleView> + Clone + 'a {
         (0..self.map.geometry.copies()).map(move |copy| {
-            let strip = self.map.geometry.copy(sector, copy);
+            let strip = self.map.copy(sector, copy);
             self.keeper.members().view(strip.role, strip.sector, sectors, avoid)
         })
     }
@@ -371,7 +399,7 @@ impl Planner<'_> {
         let in_step = self.keeper.in_step(sector, sector + sectors);
         let mut best: Option<(u32, MemberPlace)> = None;
         for copy in 0..self.map.geometry.copies() {
-            let strip = self.map.geometry.copy(sector, copy);
+            let strip = self.map.copy(sector, copy);
             let Some(place) =
                 self.keeper.members().view(strip.role, strip.sector, sectors, &[]).reader
             else {

@@ -142,10 +142,16 @@ impl Requests {
         !self.held.is_empty()
     }
 
-    /// Begins with the requests that were held.
+    /// Begins with the requests that were held. The array may have become smaller.
     pub(super) fn release(&mut self, lane: &mut Lane, jobs: &mut Jobs) {
         for request in std::mem::take(&mut self.held) {
-            self.begin(lane, jobs, request);
+            match request.fits(lane.map.array_sectors(), lane.keeper().block_bytes()) {
+                Ok(()) => self.begin(lane, jobs, request),
+                Err(error) => {
+                    let result = Err(error);
+                    lane.actions.push_back(Action::Complete { id: request.id, result });
+                }
+            }
         }
     }
 
@@ -416,7 +422,7 @@ impl Requests {
             let to_stripe = RequestRest { left: left.min(stripe - sector % stripe), ..piece };
             return self.write_piece(lane, jobs, to_stripe, None, fua);
         }
-        let sectors = left.min(lane.map.geometry.run(sector)).min(MAX_ZERO_SECTORS);
+        let sectors = left.min(lane.map.run(sector)).min(MAX_ZERO_SECTORS);
         self.add_piece(index);
         if lane.map.is_mirror() {
             let source = Source::Zeroes { unmap };

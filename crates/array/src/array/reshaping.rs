@@ -9,6 +9,7 @@ use super::requests::Requests;
 use super::space::Space;
 use crate::Refusal;
 use crate::action::CommandId;
+use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
@@ -42,11 +43,10 @@ impl Reshaping {
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
-            let roles = lane.map.roles().max(shape.raid_disks as usize);
-            let same_chunks = geometry.chunk_sectors() == lane.map.geometry.chunk_sectors();
-            let strips = move_strips(roles, same_chunks);
+            let old = old_geometry(lane, &shape)?;
+            let strips = move_strips(&old, &geometry);
             let backwards = shape.offset_sectors > 0;
-            (Space::between(lane.map.geometry.clone(), geometry, backwards), strips)
+            (Space::between(old, geometry, backwards), strips)
         } else {
             (Space::new(geometry), shape.raid_disks as usize + 1)
         };
@@ -66,11 +66,9 @@ impl Reshaping {
         lane.members_change();
         jobs.forget_answers();
         let Ok(geometry) = shape.geometry() else { return };
-        lane.map = if shape.moves() {
-            let backwards = shape.offset_sectors > 0;
-            ArrayMap::between(lane.map.geometry.clone(), geometry, backwards)
-        } else {
-            ArrayMap::new(geometry)
+        lane.map = match old_geometry(lane, shape) {
+            Ok(old) if shape.moves() => ArrayMap::between(old, geometry, shape.offset_sectors > 0),
+            _ => ArrayMap::new(geometry),
         };
     }
 
@@ -80,14 +78,14 @@ impl Reshaping {
         lane: &mut Lane,
         requests: &mut Requests,
         jobs: &mut Jobs,
-        (front_row, end_row): (u64, u64),
+        (front, end): (u64, u64),
     ) {
         // What is kept of the old map's rows means others now.
         lane.members_change();
-        lane.map.set_window(front_row, end_row);
+        lane.map.set_window(front, end);
         lane.ios.elders.turn();
         jobs.elders.turn();
-        self.opens = end_row != front_row;
+        self.opens = end != front;
         requests.window_moved(lane, jobs);
     }
 
@@ -104,4 +102,17 @@ impl Reshaping {
             lane.report(LaneReport::WindowOpen);
         }
     }
+}
+
+/// The shape that data move from, of which as much of each member counts as of the new one.
+fn old_geometry(lane: &Lane, new: &NewShape) -> Result<Geometry, Refusal> {
+    let old = &lane.map.geometry;
+    NewShape {
+        level: old.level(),
+        layout: old.layout(),
+        raid_disks: old.raid_disks(),
+        chunk_sectors: old.chunk_sectors(),
+        ..new.clone()
+    }
+    .geometry()
 }

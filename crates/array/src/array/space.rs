@@ -3,7 +3,7 @@
 use crate::Role;
 use crate::code::Losses;
 use crate::geometry::{Geometry, GeometryError, Strip};
-use crate::keeper::{Redundancy, Strips, SyncSpace, UNIT_SECTORS};
+use crate::keeper::{MOVED, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use crate::level::Level;
 
 /// Where the members' bytes lie, and who may be lost.
@@ -19,7 +19,7 @@ pub(super) struct Space {
 struct OldSpace {
     geometry: Geometry,
     losses: Losses,
-    /// Rows before this one lie by the new shape; backwards, those from it on.
+    /// What is before this place lies by the new shape; backwards, what is from it on.
     front: u64,
     backwards: bool,
 }
@@ -44,11 +44,21 @@ impl Space {
         self.old.iter().map(|old| &old.geometry).chain([&self.geometry])
     }
 
-    fn at_row(&self, row: u64) -> &Geometry {
+    fn at(&self, place: u64) -> &Geometry {
         match &self.old {
-            Some(old) if (row < old.front) == old.backwards => &old.geometry,
+            Some(old) if (place < old.front) == old.backwards => &old.geometry,
             _ => &self.geometry,
         }
+    }
+
+    /// The copies of an array sector.
+    fn copies(&self, sector: u64) -> impl Iterator<Item = Strip> + '_ {
+        let old = self.old.as_ref();
+        let moved = old.is_some_and(|old| (sector < old.front) != old.backwards);
+        let flag = if moved { MOVED } else { 0 };
+        let copies =
+            (0..self.geometry.copies()).map(move |copy| self.at(sector).copy(sector, copy));
+        copies.map(move |strip| Strip { sector: strip.sector | flag, ..strip })
     }
 }
 
@@ -84,7 +94,11 @@ impl SyncSpace for Space {
     }
 
     fn sync_sectors(&self) -> u64 {
-        self.geometry.sync_sectors()
+        self.geometries().map(Geometry::sync_sectors).min().unwrap_or(0)
+    }
+
+    fn marked_sectors(&self) -> u64 {
+        self.geometries().map(Geometry::sync_sectors).max().unwrap_or(0)
     }
 
     fn unit_sectors(&self) -> u64 {
@@ -95,9 +109,9 @@ impl SyncSpace for Space {
         self.losses.survives(lost) && self.old.as_ref().is_none_or(|old| old.losses.survives(lost))
     }
 
-    fn set_front(&mut self, row: u64) {
+    fn set_front(&mut self, place: u64) {
         if let Some(old) = &mut self.old {
-            old.front = row;
+            old.front = place;
         }
     }
 
@@ -118,12 +132,11 @@ impl SyncSpace for Space {
         if self.geometry.level() != Level::Raid10 {
             return Some(sector);
         }
-        let mut copies = (0..self.geometry.copies()).map(|copy| self.geometry.copy(sector, copy));
-        copies.find(|strip| strip.role == role).map(|strip| strip.sector)
+        self.copies(sector).find(|strip| strip.role == role).map(|strip| strip.sector)
     }
 
     fn strips_at(&self, row: u64, end: u64) -> Strips {
-        let geometry = self.at_row(row);
+        let geometry = self.at(row);
         let chunk = u64::from(geometry.chunk_sectors());
         let (p, q) = geometry.parity_roles(row / chunk);
         let is_sum = |role: Role| role == p || Some(role) == q;
@@ -137,8 +150,7 @@ impl SyncSpace for Space {
         if self.geometry.level() != Level::Raid10 {
             return sector;
         }
-        let copies = 0..self.geometry.copies();
-        copies.map(|copy| self.geometry.copy(sector, copy).sector).min().unwrap_or(0)
+        self.copies(sector).map(|strip| strip.sector).min().unwrap_or(0)
     }
 }
 

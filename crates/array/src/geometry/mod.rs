@@ -7,12 +7,14 @@
 mod concat;
 mod error;
 mod mirror;
+mod order;
 mod parity;
 mod striped;
 #[cfg(test)]
 mod tests;
 
 pub use error::GeometryError;
+pub(crate) use order::RowOrder;
 
 use crate::Role;
 use crate::level::{Layout, Level};

@@ -1,8 +1,11 @@
-//! Another shape of a level with parity in which all data lie elsewhere: they are moved towards the
-//! begin of the members, or towards their end.
+//! Another shape of a level with parity or copies in which all data lie elsewhere: they are moved
+//! towards the begin of the members, or towards their end. Members may be missing where parity
+//! makes up for them: both shapes have as much of that. What is refused of raid10 is what
+//! `raid10_check_reshape` of the kernel's `raid10.c` refuses.
 
 use super::{NewShape, check_whole, refuse};
 use crate::format::superblock::MAX_DEV;
+use crate::geometry::RowOrder;
 use crate::level::{Layout, Level};
 use crate::outline::bytes;
 use crate::refusal::Refusal;
@@ -14,44 +17,66 @@ const MOST_SHIFT: u64 = 32_768;
 
 const COPY: &str = "make a new array and copy the data";
 
-/// More members.
+/// More members, or fewer.
 pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
-    check_whole(status)?;
-    if count < now.raid_disks {
-        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
-    }
+    check_level(&now)?;
+    check_members(status, &now)?;
     if count > MAX_DEV {
         return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
     }
+    if count < now.raid_disks {
+        return fewer(status, now, count);
+    }
+    let new = NewShape { raid_disks: count, ..now.clone() };
+    let shift = shift(head_room(status), least_shift(&now, &new)?)?;
+    Ok(NewShape { offset_sectors: -shift, ..new })
+}
+
+/// Fewer members: those that leave become spares. Where nothing is free behind the data, a chunk of
+/// each member gets free.
+fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    if now.level == Level::Raid10 {
+        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
+    }
     let unit = u64::from(now.chunk_sectors);
-    let shift = shift(head_room(status), unit)?;
-    Ok(NewShape { raid_disks: count, offset_sectors: -shift, ..now })
+    let now = match tail_room(status, &now) {
+        (room, ..) if room < unit => NewShape {
+            size_sectors: (now.size_sectors + room).saturating_sub(unit) / unit * unit,
+            ..now
+        },
+        _ => now,
+    };
+    let offset_sectors = shift(tail_room(status, &now), unit)?;
+    Ok(NewShape { raid_disks: count, offset_sectors, ..now })
 }
 
 /// Another layout.
 pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_whole(status)?;
+    check_members(status, &now)?;
     let layout = Layout::decode(now.level, number, now.raid_disks).map_err(Refusal::from)?;
     if layout == now.layout {
         return refuse(format!("its layout is {} already", name(layout)), "name another one");
     }
-    let unit = u64::from(now.chunk_sectors);
-    let offset_sectors = either_way(status, &now, unit)?;
-    Ok(NewShape { layout, offset_sectors, ..now })
+    let new = NewShape { layout, ..now.clone() };
+    check_level(&new)?;
+    check_copies(&now, &new)?;
+    let offset_sectors = either_way(status, &now, &new)?;
+    Ok(NewShape { offset_sectors, ..new })
 }
 
 /// Chunks of another size.
 pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_whole(status)?;
+    check_members(status, &now)?;
     if sectors == now.chunk_sectors {
         let size = bytes(sectors.into());
         return refuse(format!("its chunks are of {size} already"), "name another size");
     }
     let wanted = NewShape { chunk_sectors: sectors, ..now.clone() };
     wanted.geometry()?;
-    if !now.size_sectors.is_multiple_of(sectors.into()) {
+    check_copies(&now, &wanted)?;
+    if now.level != Level::Raid10 && !now.size_sectors.is_multiple_of(sectors.into()) {
         let size = bytes(now.size_sectors);
         let chunk = bytes(sectors.into());
         return refuse(
@@ -59,8 +84,7 @@ pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewS
             "name a smaller one",
         );
     }
-    let unit = u64::from(now.chunk_sectors.max(sectors));
-    let offset_sectors = either_way(status, &now, unit)?;
+    let offset_sectors = either_way(status, &now, &wanted)?;
     Ok(NewShape { offset_sectors, ..wanted })
 }
 
@@ -68,11 +92,57 @@ fn name(layout: Layout) -> String {
     layout.name().unwrap_or_default()
 }
 
-fn check_level(now: &NewShape) -> Result<(), Refusal> {
-    match now.level {
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => Ok(()),
-        other => refuse(format!("the data of {other} cannot be laid out anew yet"), COPY),
+fn check_level(shape: &NewShape) -> Result<(), Refusal> {
+    match (shape.level, shape.layout) {
+        (Level::Raid4 | Level::Raid5 | Level::Raid6, _) => Ok(()),
+        (_, Layout::Raid10(layout)) if layout.can_move() => Ok(()),
+        (_, Layout::Raid10(_)) => refuse(
+            format!(
+                "no data move from or to {}: far copies lie behind all others",
+                name(shape.layout)
+            ),
+            "make a new array and copy the data; near and offset layouts can change",
+        ),
+        (other, _) => refuse(format!("the data of {other} cannot be laid out anew yet"), COPY),
     }
+}
+
+/// Checks that data may begin elsewhere: superblocks of some versions lie where those end. Copies
+/// move where all members are there.
+fn check_members(status: &Status, now: &NewShape) -> Result<(), Refusal> {
+    if status.superblock.version.is_behind_data() {
+        return refuse("superblocks behind the data cannot tell that data begin elsewhere", COPY);
+    }
+    if now.level == Level::Raid10 { check_whole(status) } else { Ok(()) }
+}
+
+/// Checks that another shape of copies has as many, and as much room for data.
+fn check_copies(now: &NewShape, new: &NewShape) -> Result<(), Refusal> {
+    let (Layout::Raid10(before), Layout::Raid10(after)) = (now.layout, new.layout) else {
+        return Ok(());
+    };
+    if before.copies() != after.copies() {
+        let there_are = before.copies();
+        let reason = format!("{} has another number of copies than {there_are}", name(new.layout));
+        return refuse(reason, "name a layout with as many, or make a new array");
+    }
+    let size = now.geometry()?.array_sectors();
+    let chunk = u64::from(new.chunk_sectors);
+    if new.geometry()?.array_sectors() < size || !size.is_multiple_of(chunk) {
+        let reason = format!(
+            "{} of each member are no whole number of rows of chunks of {}",
+            bytes(now.size_sectors),
+            bytes(chunk)
+        );
+        return refuse(reason, "use a little more of each member first: --size");
+    }
+    Ok(())
+}
+
+/// Returns the least distance by which rows have to move from one shape to another.
+fn least_shift(now: &NewShape, new: &NewShape) -> Result<u64, Refusal> {
+    let (old, new) = RowOrder::of_both(&now.geometry()?, &new.geometry()?);
+    Ok(old.least_shift(new))
 }
 
 /// Room of one member: its sectors, its device, and where it is.
@@ -99,9 +169,10 @@ fn least<'a>(
     least.map_or((0, "", place), |member| (room(member), &*member.device, place))
 }
 
-/// Returns the distance by which rows of units of so many sectors move, where both shapes have as
-/// much data in each row: forwards where there is room for that, otherwise backwards.
-fn either_way(status: &Status, now: &NewShape, unit: u64) -> Result<i64, Refusal> {
+/// Returns the distance by which rows move, where both shapes have as much data in each row:
+/// forwards where there is room for that, otherwise backwards.
+fn either_way(status: &Status, now: &NewShape, new: &NewShape) -> Result<i64, Refusal> {
+    let unit = least_shift(now, new)?;
     match shift(head_room(status), unit) {
         Ok(by) => Ok(-by),
         Err(why) => shift(tail_room(status, now), unit).or(Err(why)),

@@ -1,4 +1,4 @@
-//! More of each member is used: after each was replaced by a larger one.
+//! More of each member is used, after each was replaced by a larger one; or less.
 
 use super::{NewShape, check_whole, refuse};
 use crate::format::Version;
@@ -46,11 +46,8 @@ pub(super) fn plan(
             "replace each smaller member by a larger one first",
         );
     }
-    if wanted < used {
-        return refuse(
-            format!("{} of each member are used, more than {}", bytes(used), bytes(wanted)),
-            "make a new array and copy the data: an array cannot be made smaller yet",
-        );
+    if wanted == 0 {
+        return refuse(format!("whole rows have {}", bytes(unit)), "name a larger size");
     }
     Ok(NewShape { size_sectors: wanted, ..now })
 }

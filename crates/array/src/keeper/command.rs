@@ -124,7 +124,8 @@ impl Keeper {
     fn is_reshaped(&self, command: &Command) -> bool {
         let moves = self.sync.moving.is_some();
         let waits = !matches!(command, Command::Remove(_) | Command::Add(_));
-        moves && waits || self.view().holds_requests() || matches!(command, Command::Grow(_))
+        let begins = self.core.service.growing || self.view().holds_requests();
+        moves && waits || begins || matches!(command, Command::Grow(_))
     }
 
     /// Returns whether devices may be added only to be appended: until then superblocks do not tell

@@ -26,6 +26,7 @@ use super::sync::{Moving, Sync};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
 use crate::events::ArrayEvent;
+use crate::format::Superblock;
 use crate::format::reshaped::{Side, shape_of_side, turn};
 use crate::format::superblock::{Reshape, feature};
 use crate::grow::NewShape;
@@ -89,9 +90,12 @@ impl Growing {
         shape: NewShape,
         space: Box<dyn SyncSpace>,
     ) -> Result<(), Refusal> {
-        intent_of(core, space.as_ref())?;
+        intent_of(core, space.as_ref(), shape.offset_sectors)?;
         let change = Box::new(ShapeChange { id, shape, space, until: core.now });
         if core.metadata.superblock.has(feature::RESHAPE_ACTIVE) {
+            *self = Self::Turning(change);
+        } else if change.shape.moves() && !core.members.rebuilding().is_empty() {
+            core.service.growing = true;
             *self = Self::Turning(change);
         } else {
             self.quiet(core, change);
@@ -105,9 +109,17 @@ impl Growing {
         *self = Self::Quieting(change);
     }
 
-    /// A reshape that is to be turned round goes on to where it can be.
-    pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &Sync) {
+    /// A reshape that is to be turned round goes on to where it can be. A recovery is put off:
+    /// those that were rebuilt are spares.
+    pub(super) fn drive_turning(&mut self, core: &mut Core, sync: &mut Sync) {
         let rests = sync.is_idle();
+        if matches!(self, Self::Turning(_)) && core.service.growing {
+            sync.put_off(core);
+            if rests && let Self::Turning(change) = std::mem::take(self) {
+                self.quiet(core, change);
+            }
+            return;
+        }
         match &sync.moving {
             _ if !matches!(self, Self::Turning(_)) => {}
             None => self.give_up(core, too_late()),
@@ -170,7 +182,8 @@ impl Growing {
     /// Nothing is in flight, and the superblocks say clean. Returns whether data are to move.
     fn tell(&mut self, core: &mut Core) -> bool {
         let Self::Quieting(change) = std::mem::take(self) else { return false };
-        let intent = match intent_of(core, change.space.as_ref()) {
+        let by = change.shape.offset_sectors;
+        let intent = match intent_of(core, change.space.as_ref(), by) {
             Ok(intent) => intent,
             Err(why) => {
                 core.service.growing = false;
@@ -209,15 +222,18 @@ impl Growing {
         moves
     }
 
-    /// All data have moved, and the members know: the array is of the new shape alone.
-    pub(super) fn conclude(&mut self, core: &mut Core) {
+    /// All data have moved, and the members know: the array is of the new shape alone. Copies of
+    /// what is new are to be brought in line.
+    pub(super) fn conclude(&mut self, core: &mut Core, sync: &mut Sync) {
         self.give_up(core, too_late());
         let mut from = outline(core);
         let reshape = core.metadata.superblock.reshape;
         from.raid_disks = from.raid_disks.saturating_add_signed(-reshape.delta_disks);
         core.service.growing = true;
         core.members.settle(reshape.new_offset.into());
+        let synced = core.space.sync_sectors();
         core.space.settle();
+        sync.unsynced.extend(core, synced);
         let superblock = &mut core.metadata.superblock;
         if let Some(new) = shape_of_side(superblock, Side::New) {
             superblock.layout = new.layout;
@@ -249,12 +265,10 @@ impl Growing {
             }
             Ok(())
         };
-        let moves = shape.moves();
-        let data_disks = u64::from(shape.raid_disks - shape.level.parity_disks());
         core.out.push(LaneCommand::Grown(Box::new(shape)));
-        if moves {
-            let front_row = core.metadata.position / data_disks;
-            core.out.push(LaneCommand::Window { front_row, end_row: front_row });
+        if let Some(moving) = Moving::of(&core.metadata.superblock) {
+            let (front, end) = moving.span();
+            core.out.push(LaneCommand::Window { front, end });
         }
         if let Some(id) = id {
             core.out.push(LaneCommand::Reply(id, answer));
@@ -267,11 +281,11 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
     let superblock = &mut core.metadata.superblock;
     let delta_disks = shape.raid_disks.cast_signed() - superblock.raid_disks.cast_signed();
     superblock.raid_disks = shape.raid_disks;
+    superblock.size_sectors = shape.size_sectors;
     if !shape.moves() {
         superblock.level = shape.level.to_md();
         superblock.layout = shape.layout.encode();
         superblock.chunk_sectors = shape.chunk_sectors;
-        superblock.size_sectors = shape.size_sectors;
         superblock.feature_map &= !feature::RAID0_LAYOUT;
         return;
     }
@@ -360,16 +374,27 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
     core.members.index_roles();
 }
 
-/// The bitmap for another space: bits of what is new are set and ask for a resync. Members from
-/// before are not brought in line by it any more.
-pub(super) fn intent_of(core: &Core, space: &dyn SyncSpace) -> Result<Option<Intent>, Refusal> {
+/// The bitmap for another space, where data begin so many sectors behind where they begin now: bits
+/// of what is new are set and ask for a resync. Members from before are not brought in line by it
+/// any more.
+pub(super) fn intent_of(
+    core: &Core,
+    space: &dyn SyncSpace,
+    by: i64,
+) -> Result<Option<Intent>, Refusal> {
     let Some(intent) = &core.metadata.intent else { return Ok(None) };
     if space.redundancy() == Redundancy::None {
         return Ok(None);
     }
-    let room = core.members.iter_live().filter_map(|(_, member)| member.superblock.bitmap_room());
+    let room = |superblock: &Superblock| {
+        let data = superblock.data_offset.saturating_add_signed(by.min(0));
+        let before = data.saturating_sub(superblock.bitmap_sector()?);
+        let room = superblock.bitmap_room()?;
+        Some(if superblock.version.is_behind_data() { room } else { room.min(before) })
+    };
+    let room = core.members.iter_live().filter_map(|(_, member)| room(&member.superblock));
     let room = room.min().unwrap_or(0);
-    let Some(mut bitmap) = intent.bitmap.grown(space.sync_sectors(), room) else {
+    let Some(mut bitmap) = intent.bitmap.grown(space.marked_sectors(), room) else {
         return Err(Refusal::new(
             format!("the bitmap would need more than the {room} sectors there are for it"),
             "stop the array, take the bitmap away, and add it again once it has grown",

@@ -46,13 +46,21 @@ impl Intent {
     /// `synced` asks for a resync.
     pub(super) fn with(&self, bitmap: Bitmap, synced: u64) -> Self {
         let mut intent = Self::new(bitmap, false, self.ahead);
-        let is_larger = synced < intent.bitmap.superblock.sync_size_sectors;
-        if is_larger && !crate::broken("grow-bitmap") {
-            // A chunk may be new in part.
-            let first = (synced / intent.chunk_sectors()) as usize;
-            intent.chunks[first..].fill(NEEDED);
+        let end = intent.bitmap.superblock.sync_size_sectors;
+        if synced < end && !crate::broken("grow-bitmap") {
+            // A chunk may be new in part; and the bitmap may be of that size already, from a move
+            // that was undone.
+            intent.need(synced, end);
         }
         intent
+    }
+
+    /// Has this range ask for a resync: the whole bitmap is to be written then.
+    pub(super) fn need(&mut self, start: u64, end: u64) {
+        for bit in self.chunk_range(start, end) {
+            self.chunks[bit] |= NEEDED;
+            self.bitmap.set(bit as u64);
+        }
     }
 
     /// The same without any bit: nothing is in flight, and all is in sync.

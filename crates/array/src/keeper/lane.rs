@@ -63,16 +63,16 @@ pub enum LaneCommand {
         /// Sectors of its data.
         data_sectors: u64,
     },
-    /// In a reshape: the array lies by the new shape before this row of members, and by the old one
-    /// behind it; backwards it is the other way round. What lies between that and the other row is
-    /// to be moved: writes there wait.
+    /// In a reshape: the array lies by the new shape before this place of sync space, and by the
+    /// old one behind it; backwards it is the other way round. What lies between that and the other
+    /// place is to be moved: writes there wait.
     /// Answer, where these are not the same: [`WindowOpen`](LaneReport::WindowOpen), when all that
     /// was under way is over.
     Window {
-        /// First row that has not moved.
-        front_row: u64,
-        /// First row that does not move now.
-        end_row: u64,
+        /// First place that has not moved.
+        front: u64,
+        /// First place that does not move now.
+        end: u64,
     },
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),

@@ -85,7 +85,7 @@ impl Lengthening {
         size_sectors: u64,
         space: Box<dyn SyncSpace>,
     ) -> Result<(), Refusal> {
-        intent_of(core, space.as_ref())?;
+        intent_of(core, space.as_ref(), 0)?;
         let until = core.now.plus_millis(QUIET_MS);
         core.service.growing = true;
         *self = Self::Quieting(Box::new(NewSize { id, size_sectors, space, until }));
@@ -169,7 +169,7 @@ impl Lengthening {
 
     fn tell(&mut self, core: &mut Core) {
         let Self::Making(new, _) = self else { return };
-        let intent = match intent_of(core, new.space.as_ref()) {
+        let intent = match intent_of(core, new.space.as_ref(), 0) {
             Ok(intent) => intent,
             Err(why) => return self.give_up(core, why),
         };

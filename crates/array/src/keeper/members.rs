@@ -1,5 +1,6 @@
 //! The members of an array, and who holds which role.
 
+use super::MOVED;
 use super::doubts::Doubts;
 use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
@@ -73,7 +74,8 @@ impl State {
 }
 
 /// The rows of the data area that have moved, and by how many sectors towards the device's end: by
-/// less than none, those before this row, and otherwise those from it on.
+/// less than none, those before this row, and otherwise those from it on. Rows of copies have moved
+/// by themselves: see [`MOVED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) front: u64,
@@ -160,9 +162,9 @@ impl Member {
     /// Device sector of a sector of the data area.
     pub(crate) const fn absolute(&self, sector: u64) -> u64 {
         let Moved { front, by } = self.moved;
-        let has_moved = (sector < front) == (by < 0);
+        let has_moved = sector & MOVED != 0 || (sector < front) == (by < 0);
         let by = if has_moved { by } else { 0 };
-        (self.superblock.data_offset + sector).saturating_add_signed(by)
+        (self.superblock.data_offset + (sector & !MOVED)).saturating_add_signed(by)
     }
 
     /// Returns how many sectors there are before the data that nothing uses; `bitmap_sectors`: the
@@ -498,7 +500,7 @@ impl Members {
             };
             let place = MemberPlace { member: id, sector: member.absolute(sector) };
             view.writers[slot] = Some(place);
-            if !member.holds(sector + sectors) {
+            if !member.holds((sector & !MOVED) + sectors) {
                 continue;
             }
             let bad = member.bad_blocks.next_bad(place.sector, sectors);

@@ -62,7 +62,7 @@ use members::{Member, Members};
 use metadata::Metadata;
 use phases::Begun;
 use remake::Vacancies;
-pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
+pub use space::{BLOCK_SECTORS, MOVED, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::window::take_moved;
 use sync::{Moving, Sync};
@@ -342,7 +342,8 @@ impl Keeper {
         match self.growing.begin(&mut self.core, id, shape, space) {
             Err(why) => self.core.out.push(LaneCommand::Reply(id, Err(why))),
             // What is paused would never come to where it can be turned.
-            Ok(()) => self.sync.pause(self.core.now, false),
+            Ok(()) if self.sync.moving.is_some() => self.sync.pause(self.core.now, false),
+            Ok(()) => {}
         }
     }
 
@@ -357,7 +358,7 @@ impl Keeper {
     /// Growing: when nothing is in flight any more, the members are told.
     pub fn drive_growing(&mut self, traffic: Traffic<'_>) {
         let rested = self.growing.rests();
-        self.growing.drive_turning(&mut self.core, &self.sync);
+        self.growing.drive_turning(&mut self.core, &mut self.sync);
         let begins = self.growing.drive(&mut self.core, &mut self.checkpoints, traffic);
         if begins {
             self.begin_moving();
@@ -369,7 +370,7 @@ impl Keeper {
             self.sync.drive(&mut self.core);
         }
         if !self.growing.holds_requests() && take_moved(&mut self.sync) {
-            self.growing.conclude(&mut self.core);
+            self.growing.conclude(&mut self.core, &mut self.sync);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
     }

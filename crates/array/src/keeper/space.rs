@@ -5,6 +5,10 @@ use std::fmt::Debug;
 
 pub use crate::units::UNIT_SECTORS;
 
+/// Flag of a row that copies have moved to, while others are still where they were: both shapes use
+/// the same rows.
+pub const MOVED: u64 = 1 << 63;
+
 /// The smallest part that is judged and rewritten by itself: 4096 bytes, as in md.
 pub const BLOCK_SECTORS: u64 = 8;
 
@@ -66,6 +70,11 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Size of the space.
     fn sync_sectors(&self) -> u64;
 
+    /// Size of the space that a bitmap is for: while data move, of the larger shape.
+    fn marked_sectors(&self) -> u64 {
+        self.sync_sectors()
+    }
+
     /// Returns the height of a unit of background work on each member; it divides the chunk.
     fn unit_sectors(&self) -> u64;
 
@@ -94,8 +103,9 @@ pub trait SyncSpace: Debug + Send + Sync {
     /// Returns whether everything is still there when these roles are lost.
     fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool;
 
-    /// In a reshape, the rows before this one lie by the new shape; backwards, those from it on.
-    fn set_front(&mut self, _row: u64) {}
+    /// In a reshape, what is before this place lies by the new shape; backwards, what is from it
+    /// on.
+    fn set_front(&mut self, _place: u64) {}
 
     /// A reshape is over: all lies by the new shape.
     fn settle(&mut self) {}

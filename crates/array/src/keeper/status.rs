@@ -1,12 +1,15 @@
 //! A copy of the state for people and scripts.
 
-use super::KeeperView;
 use super::core::{Core, Service};
 use super::intent::Intent;
 use super::members::{Members, State};
 use super::sync::Ranges;
+use super::{Keeper, KeeperView};
+use crate::events::SyncAction;
 use crate::format::journal::BLOCK_SECTORS;
-use crate::status::{ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status};
+use crate::status::{
+    ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status, SyncStatus,
+};
 
 impl KeeperView<'_> {
     /// Returns the status of the array.
@@ -61,7 +64,7 @@ impl KeeperView<'_> {
             writes_over: service.writes_over && !service.read_only,
             degraded: members.degraded(),
             members: statuses,
-            sync: sync.status(self.keeper.core.now),
+            sync: sync_status(self.keeper),
             mismatch_sectors: scrub.checked_once.then_some(scrub.mismatch_sectors),
             unreadable_sectors: sync.unread.sectors,
             unreadable: sync.unread.places(),
@@ -78,6 +81,19 @@ impl KeeperView<'_> {
             children: Vec::new(),
         }
     }
+}
+
+/// The background work, or the resync of what is new, which begins as soon as the members know of
+/// that.
+fn sync_status(keeper: &Keeper) -> SyncStatus {
+    let Core { now, service, metadata, space, .. } = &keeper.core;
+    let status = keeper.sync.status(*now);
+    if !(service.growing && metadata.has_to_resync()) {
+        return status;
+    }
+    let total_sectors = space.sync_sectors();
+    let done_sectors = metadata.clean.resynced.min(total_sectors);
+    SyncStatus { action: SyncAction::Resync, total_sectors, done_sectors, ..status }
 }
 
 fn state(service: Service, is_active: bool) -> ArrayState {

@@ -143,6 +143,11 @@ impl Raid10Layout {
         u32::from(self.near) * u32::from(self.far)
     }
 
+    /// Returns whether md moves data from and to such a layout.
+    pub(crate) fn can_move(self) -> bool {
+        self.far == 1 || self.offset && self.far_sets == FarSets::Original
+    }
+
     /// Members in a far set; the last set has also those that do not fill one.
     pub(crate) fn far_set_size(self, raid_disks: u32) -> u32 {
         match self.far_sets {

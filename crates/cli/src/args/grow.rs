@@ -10,8 +10,8 @@ use super::size::{Size, parse_rounded, parse_size};
 const GROW_HELP: &str = "\
     The plan is printed first: the shape before and after, the steps, how many members may fail \
     meanwhile, and how programs that use the array learn of a new size. All data move where disks \
-    are added to levels 4, 5 and 6, and where these get another layout or other chunks: while they \
-    do, --undo moves them back. Other changes that would have to move data are refused. \
+    are added to levels 4, 5, 6 and 10, and where these get another layout or other chunks: while \
+    they do, --undo moves them back. Other changes that would have to move data are refused. \
     Devices of --add are checked as by braid \
     add before anything is changed; an array gets them as spares first, one of level 0 when its \
     level has changed. Over nodes the size alone can change: volumes become longer, where their \
@@ -23,7 +23,8 @@ const GROW_HELP: &str = "\
     braid grow home --undo\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
-    braid grow home --chunk 128K";
+    braid grow home --chunk 128K\n  \
+    braid grow home --array-size 8M --raid-devices 3 --wait";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
@@ -37,18 +38,18 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5 or 6 or of a linear array, or of copies of a mirror. With
-    /// --level it is known: the number is only compared
+    /// Number of members of level 4, 5 or 6, more or fewer, of level 10, of a linear array, or of
+    /// copies of a mirror. With --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level
     #[arg(long, short)]
     pub(crate) level: Option<String>,
-    /// Another layout of levels 4, 5 and 6, by name: all data move. With --level, preserve: they
-    /// stay where they are, in a layout that is not the usual one of the level
+    /// Another layout of levels 4, 5, 6 and 10, by name: all data move. With --level, preserve:
+    /// they stay where they are, in a layout that is not the usual one of the level
     #[arg(long, value_name = "LAYOUT|preserve", conflicts_with = "size")]
     pub(crate) layout: Option<String>,
-    /// Chunks of another size for levels 4, 5 and 6: all data move
+    /// Chunks of another size for levels 4, 5, 6 and 10: all data move
     #[arg(long, short, value_name = "SIZE", value_parser = parse_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "add"])]
     pub(crate) chunk: Option<Size>,
@@ -56,11 +57,16 @@ pub(crate) struct GrowArgs {
     #[arg(long)]
     #[arg(conflicts_with_all = ["level", "raid_devices", "layout", "size", "chunk", "add"])]
     pub(crate) undo: bool,
-    /// Part of each member to use, in bytes unless K, M, G or T follows; max: all that the smallest
-    /// has
+    /// Part of each member to use, more or less, in bytes unless K, M, G or T follows; max: all
+    /// that the smallest has
     #[arg(long, short = 'z', value_name = "SIZE|max", value_parser = parse_new_size)]
     #[arg(conflicts_with_all = ["level", "raid_devices"])]
     pub(crate) size: Option<NewSize>,
+    /// So much of an array that becomes smaller is in use, and what lies further may be lost: asked
+    /// for where nothing tells what is on it. Less than this is not left
+    #[arg(long, value_name = "SIZE", value_parser = parse_rounded)]
+    #[arg(conflicts_with_all = ["level", "layout", "chunk", "undo", "pause", "resume", "add"])]
+    pub(crate) array_size: Option<Size>,
     /// Pause the reshape that is under way: no write waits for it
     #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]
     #[arg(conflicts_with_all = ["layout", "chunk", "undo"])]

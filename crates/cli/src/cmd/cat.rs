@@ -4,7 +4,7 @@
 mod around;
 mod contents;
 mod nodes;
-mod source;
+pub(super) mod source;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

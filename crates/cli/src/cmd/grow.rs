@@ -1,6 +1,7 @@
 //! `braid grow`: another shape for a running array, planned here by the same rules as there.
 
 mod nodes;
+mod smaller;
 
 use std::path::Path;
 
@@ -46,6 +47,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         running::call(OPERATION, run_dir, name, verb).map_err(|why| unfit(name, device, why))?;
     }
     let geometry = new.geometry().map_err(refused)?;
+    smaller::check(run_dir, args, &before.array, geometry.array_sectors())?;
     let mut growth = Growth::of(&before, &new, &geometry, &devices);
     growth.dry_run = args.dry_run;
     if !args.json {
@@ -134,6 +136,10 @@ fn change(args: &GrowArgs, now: i32) -> Result<Grow, Failure> {
 
 /// Plans the change as if the devices were spares already, and those that leave were gone.
 fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
+    if change != Grow::Undo {
+        // Of what is added for the change a recovery may begin, which the array puts off.
+        grow::check_idle(status)?;
+    }
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
     with_spares.members.retain(|member| !leaving.contains(&member.member));

@@ -1,13 +1,19 @@
-//! Arrays that stopped in the middle of a reshape, opened to be read.
+//! Arrays that stopped in the middle of a reshape, opened to be read, or settled to go on with it.
 
+use std::io;
 use std::path::Path;
 
-use braid_array::assemble::{Config, Halfway};
+use braid_array::assemble::{
+    Candidate, Config, Halfway, Options, Settlement, SettlingWrite, Start,
+};
 use braid_array::refusal::Advised;
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, OpenError};
 
+use super::found::{self, Found};
+use super::writes;
 use crate::args::ReshapeArgs;
+use crate::failure::system_error;
 use crate::output;
 
 /// Arrays with their members.
@@ -47,18 +53,34 @@ pub(super) fn prepare(
     mut devices: Vec<MemberFile>,
     reshape: &ReshapeArgs,
 ) -> Result<Opened, Refusal> {
+    let warnings = examine(&mut halfway, &mut devices, reshape)?;
+    open_pieces(&halfway, devices, warnings)
+}
+
+/// Looks at the data of the members and at backups. Returns warnings for the user.
+fn examine(
+    halfway: &mut Halfway,
+    devices: &mut Vec<MemberFile>,
+    reshape: &ReshapeArgs,
+) -> Result<Vec<String>, Refusal> {
     let mut warnings = Vec::new();
     reshape.position().map_or(Ok(()), |position| halfway.stop_at(position))?;
-    warnings.extend(halfway.look(&mut reader(&devices))?);
+    warnings.extend(halfway.look(&mut reader(devices))?);
     match reshape.file() {
-        Some(file) => devices.push(add_backup(&mut halfway, file)?),
-        None => {
-            halfway.add_backups_on_members(&mut reader(&devices)).map_err(|(member, why)| {
-                Refusal { reason: format!("{member}: {why}"), next: why.next() }
-            })?
-        }
+        Some(file) => devices.push(add_backup(halfway, file)?),
+        None => halfway.add_backups_on_members(&mut reader(devices)).map_err(|(member, why)| {
+            Refusal { reason: format!("{member}: {why}"), next: why.next() }
+        })?,
     }
-    warnings.extend(halfway.weigh(&mut reader(&devices)));
+    warnings.extend(halfway.weigh(&mut reader(devices)));
+    Ok(warnings)
+}
+
+fn open_pieces(
+    halfway: &Halfway,
+    mut devices: Vec<MemberFile>,
+    warnings: Vec<String>,
+) -> Result<Opened, Refusal> {
     let pieces = halfway.pieces()?;
     let mut arrays: Arrays = Vec::new();
     for mut config in pieces.arrays {
@@ -74,6 +96,62 @@ pub(super) fn prepare(
     let blocks = arrays.iter().map(|(config, _)| config.block_bytes);
     whole.block_bytes = blocks.fold(whole.block_bytes, u32::max);
     Ok(Opened { whole, arrays, warnings })
+}
+
+/// What is known of an array in the middle of a reshape that this program did not begin.
+pub(super) enum HalfwayFindings {
+    /// It goes on once all of this is written.
+    Settles(Box<Settlement>),
+    /// It can be read, and this is to be said of that.
+    Reads(Vec<String>),
+}
+
+/// Looks at an array in the middle of a reshape, to go on with it or to read it.
+///
+/// # Errors
+/// The reason why it cannot even be read.
+pub(super) fn examined(
+    mut halfway: Halfway,
+    mut devices: Vec<MemberFile>,
+    candidates: &[Candidate],
+    (options, reshape): (Options, &ReshapeArgs),
+) -> Result<HalfwayFindings, Refusal> {
+    let warnings = examine(&mut halfway, &mut devices, reshape)?;
+    let settlement = halfway.settled(candidates, writes::now(), &mut reader(&devices));
+    let starts = |settlement: &Settlement| {
+        let assembly = found::decide(settlement.candidates.clone(), options);
+        matches!(assembly.start, Start::Ready { .. })
+    };
+    if let Some(settlement) = settlement.filter(starts) {
+        return Ok(HalfwayFindings::Settles(Box::new(settlement)));
+    }
+    open_pieces(&halfway, devices, warnings).map(|opened| HalfwayFindings::Reads(opened.warnings))
+}
+
+/// Writes what brings a reshape to where it goes on: all data, and then the superblocks.
+///
+/// # Errors
+/// When a device cannot be written to: the same can be done again.
+pub(super) fn settle(settlement: &Settlement, found: &[Found]) -> Result<(), Refusal> {
+    let write = |write: &SettlingWrite| {
+        let device = found.iter().map(|one| &one.device).find(|one| name(one) == write.device);
+        let device = device.expect("what is written to was found");
+        let offset = write.sector * SECTOR_BYTES;
+        device.write_at(offset, &write.bytes).map_err(|error| unwritten(device, &error))
+    };
+    let sync = || {
+        let mut devices = found.iter().map(|one| &one.device);
+        devices.try_for_each(|one| one.sync().map_err(|error| unwritten(one, &error)))
+    };
+    settlement.data.iter().try_for_each(write)?;
+    sync()?;
+    settlement.metadata.iter().try_for_each(write)?;
+    sync()
+}
+
+fn unwritten(device: &MemberFile, error: &io::Error) -> Refusal {
+    let reason = format!("{}: {}", device.path.display(), system_error(error));
+    Refusal::new(reason, "assemble it again when it can be written to")
 }
 
 /// Returns a reader of the devices for the examination.

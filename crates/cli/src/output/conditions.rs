@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use braid_array::Condition;
 use braid_array::events::SyncAction;
-use braid_array::status::{ArrayState, MemberState, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::ControlStatus;
-
-use super::redundancy::{is_on_a_node, lacks_journal};
 
 /// Returns the conditions of an array and the arrays within it.
 pub(crate) fn of_all(array: &ControlStatus) -> BTreeSet<Condition> {
@@ -40,7 +38,7 @@ pub(crate) fn of(status: &Status) -> BTreeSet<Condition> {
 /// Returns what is wrong with the members, and what that makes of the array.
 fn of_members(status: &Status) -> Vec<Condition> {
     let members = &status.members;
-    if lacks_journal(status) {
+    if status.lacks_journal() {
         return vec![Condition::JournalLost];
     }
     if status.waiting.is_some() {
@@ -52,10 +50,10 @@ fn of_members(status: &Status) -> Vec<Condition> {
     let faulty = || members.iter().filter(|one| one.state == MemberState::Faulty);
     let is_absent = status.view.as_ref().is_some_and(|view| !view.absent.is_empty());
     let mut found = Vec::new();
-    if faulty().any(is_on_a_node) || is_absent {
+    if faulty().any(MemberStatus::is_on_a_node) || is_absent {
         found.push(Condition::NodeLost);
     }
-    if faulty().any(|one| !is_on_a_node(one)) {
+    if faulty().any(|one| !one.is_on_a_node()) {
         found.push(Condition::MemberFailed);
     }
     if status.degraded > 0 && found.is_empty() {
@@ -82,7 +80,7 @@ mod tests {
     use super::*;
     use braid_array::MemberId;
     use braid_array::format::superblock::feature;
-    use braid_array::status::{MemberStatus, Waiting};
+    use braid_array::status::Waiting;
 
     #[test]
     fn an_array_names_what_is_wrong_with_it_and_no_more() {

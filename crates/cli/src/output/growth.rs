@@ -39,6 +39,9 @@ pub(crate) struct Growth {
     /// The size is another one only when all data have moved.
     #[serde(skip)]
     moves: bool,
+    /// Members that are missing, of the shape before.
+    #[serde(skip)]
+    missing: u32,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -66,7 +69,7 @@ struct Notice {
     export: String,
     /// How its users learn of the size.
     notice: String,
-    /// How a file system gets larger there.
+    /// How a file system gets larger there, or what users of a smaller array do.
     next: String,
 }
 
@@ -111,6 +114,7 @@ impl GrowthStep {
             "lengthen" => format!(
                 "volumes become longer by {bytes}, which read as zeroes: nothing is to be resynced"
             ),
+            "shorten" => format!("what lies behind {bytes} of the array is given up"),
             "takeover" => "superblocks tell of the new shape; data stay where they are".to_owned(),
             "reshape" => format!("all data move to the new shape, in the background: {bytes}"),
             "undo" => format!("what has moved moves back, in the background: {bytes}"),
@@ -151,21 +155,30 @@ impl Growth {
         // Members that data move to have all that there is of their roles at once.
         let vacant = if new.moves() { 0 } else { new.vacant() };
         let vacant = u32::try_from(vacant).unwrap_or(u32::MAX);
+        // Other changes want all of them, or give the last ones the roles of those that left.
+        let missing = |disks: u32| if new.moves() { missing(status, disks) } else { 0 };
+        let missing_before = missing(before.raid_disks);
+        let missing_after = missing(before.raid_disks.min(new.raid_disks));
         let from_bytes = status.array_sectors * SECTOR_BYTES;
         let to_sectors = to.array_sectors();
-        let grows = to_sectors * SECTOR_BYTES != from_bytes;
-        let exports = if grows { array.exports.as_slice() } else { &[] };
+        let to_bytes = to_sectors * SECTOR_BYTES;
+        let grows = to_bytes > from_bytes;
+        let exports = if to_bytes == from_bytes { &[] } else { array.exports.as_slice() };
+        let told = exports.iter().filter_map(|export| notice(&array.name, export, grows));
+        let may_fail_before = may_fail_before.saturating_sub(missing_before);
+        let may_fail_after = may_fail_after.saturating_sub(missing_after);
         Self {
             schema: SCHEMA,
             name: array.name.clone(),
             dry_run: false,
             from: ShapeJson::of(before, status.used_member_sectors, status.array_sectors),
             to: ShapeJson::of(&after, new.size_sectors, to_sectors),
-            steps: steps(status, new, added),
+            steps: steps(status, new, to_sectors, added),
             may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
             may_fail_after,
-            exports: exports.iter().filter_map(|export| notice(&array.name, export)).collect(),
+            exports: told.collect(),
             moves: new.moves(),
+            missing: missing_before,
         }
     }
 
@@ -191,6 +204,14 @@ impl Growth {
                 may_fail(self.may_fail_after)
             );
         }
+        if self.moves && self.missing > 0 {
+            let all = self.from.raid_devices;
+            let _ = writeln!(
+                text,
+                "  {} of {all} members missing: add what is missing before, unless that cannot be",
+                self.missing
+            );
+        }
         for Notice { export, notice, .. } in &self.exports {
             let _ = writeln!(text, "  {export}: {notice}");
         }
@@ -208,7 +229,8 @@ impl Growth {
         if !sync.is_empty() {
             let _ = writeln!(text, "  {sync}");
         }
-        let when = if goes_on { "when that is over, " } else { "" };
+        let grows = self.to.size_bytes > self.from.size_bytes;
+        let when = if goes_on && grows { "when that is over, " } else { "" };
         for Notice { export, next, .. } in &self.exports {
             let _ = writeln!(text, "  {export}: {when}{next}");
         }
@@ -217,6 +239,14 @@ impl Growth {
         }
         text
     }
+}
+
+/// Sectors of each member that have copies of what is new once data have moved.
+fn more_copies(status: &Status, new: &NewShape) -> u64 {
+    let Ok(to) = new.geometry() else { return 0 };
+    let more = to.array_sectors().saturating_sub(status.array_sectors);
+    let copies = if new.level == Level::Raid10 { to.copies() } else { 0 };
+    more * u64::from(copies) / u64::from(new.raid_disks)
 }
 
 /// Members that may be lost of a whole array, whichever they are.
@@ -232,8 +262,25 @@ const fn spare_copies(level: Level, layout: Layout, raid_disks: u32) -> u32 {
     }
 }
 
+/// Counts the first so many roles that nobody holds completely.
+fn missing(status: &Status, disks: u32) -> u32 {
+    let holds = |role: Role| {
+        let mut members = status.members.iter();
+        members.any(|it| it.state == MemberState::InSync && it.role == Some(role))
+    };
+    let missing = Role::all(u16::try_from(disks).unwrap_or(u16::MAX)).filter(|role| !holds(*role));
+    missing.map(|_| 1).sum()
+}
+
+/// The members with roles that the new shape does not have.
+fn beyond<'a>(status: &'a Status, new: &NewShape) -> impl Iterator<Item = &'a MemberStatus> {
+    let disks = new.raid_disks;
+    let is_beyond = move |role: Role| u32::from(role.0) >= disks;
+    status.members.iter().filter(move |member| member.role.is_some_and(is_beyond))
+}
+
 /// The steps in their order.
-fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
+fn steps(status: &Status, new: &NewShape, to_sectors: u64, added: &[String]) -> Vec<GrowthStep> {
     let step = |action, device: Option<&String>| GrowthStep {
         action,
         device: device.cloned(),
@@ -243,6 +290,7 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
     let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
+    let release = beyond(status, new).map(|member| step("release", Some(&member.device)));
     if status.superblock.has(feature::RESHAPE_ACTIVE) {
         let position = status.superblock.reshape.position;
         // Where it moves towards the end, it came from there.
@@ -252,19 +300,19 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
             status.array_sectors.saturating_sub(position)
         };
         let undo = GrowthStep { bytes: bytes(moved), ..step("undo", None) };
-        let leaves = |member: &&MemberStatus| {
-            member.role.is_some_and(|role| u32::from(role.0) >= new.raid_disks)
-        };
-        let members = status.members.iter().filter(leaves);
-        let release = members.map(|member| step("release", Some(&member.device)));
         return [undo].into_iter().chain(release).collect();
     }
+    let stays = to_sectors.min(status.array_sectors);
+    let shorten = (stays < status.array_sectors)
+        .then(|| GrowthStep { bytes: bytes(stays), ..step("shorten", None) });
     if new.moves() {
-        let reshape = GrowthStep { bytes: bytes(status.array_sectors), ..step("reshape", None) };
-        return adds.into_iter().chain([reshape]).collect();
+        let reshape = GrowthStep { bytes: bytes(stays), ..step("reshape", None) };
+        let resync = GrowthStep { bytes: bytes(more_copies(status, new)), ..step("resync", None) };
+        let work = [reshape, resync].into_iter().filter(|step| step.bytes != Some(0));
+        return adds.into_iter().chain(shorten).chain(work).chain(release).collect();
     }
     let takeover = step("takeover", None);
-    let mut steps = Vec::new();
+    let mut steps: Vec<GrowthStep> = shorten.into_iter().collect();
     let is_left = |role: Role| !matches!(new.roles.get(role.index()), Some(Some(_)));
     let released = status
         .members
@@ -304,13 +352,17 @@ fn steps(status: &Status, new: &NewShape, added: &[String]) -> Vec<GrowthStep> {
 }
 
 /// Says how the users of an export learn of the size. One with a size of its own keeps it.
-fn notice(name: &str, export: &str) -> Option<Notice> {
+fn notice(name: &str, export: &str, grows: bool) -> Option<Notice> {
     let spec: ExportSpec = export.parse().ok()?;
     if export.contains(",size=") {
         return None;
     }
     let extend = |device: &str| {
-        format!("the file system there: resize2fs {device}, or xfs_growfs MOUNTPOINT")
+        if grows {
+            format!("the file system there: resize2fs {device}, or xfs_growfs MOUNTPOINT")
+        } else {
+            format!("see that {device} is smaller")
+        }
     };
     let (notice, next) = match &spec.place {
         ExportPlace::NbdUnix(_) | ExportPlace::NbdTcp(_) => (

@@ -2,7 +2,6 @@
 //! some. No I/O.
 
 use braid_array::events::SyncAction;
-use braid_array::format::superblock::feature;
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 
 use super::shape;
@@ -37,12 +36,6 @@ pub(crate) fn may_fail(status: &Status) -> Option<String> {
     })
 }
 
-/// Returns whether the journal of an array is lost.
-pub(super) fn lacks_journal(status: &Status) -> bool {
-    let is_journal = |member: &MemberStatus| member.state == MemberState::Journal;
-    status.superblock.has(feature::JOURNAL) && !status.members.iter().any(is_journal)
-}
-
 /// Returns the next step for an array that lacks its journal, or members that it does not recover.
 pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
     let name = shell_word(name);
@@ -50,7 +43,7 @@ pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
         // Told with what it waits for.
         return None;
     }
-    if lacks_journal(status) {
+    if status.lacks_journal() {
         return Some(format!("braid add {name} NEW-DEVICE --journal"));
     }
     if status.state == ArrayState::Failed {
@@ -62,7 +55,7 @@ pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
     };
     let recovers = status.sync.action == SyncAction::Recovery || status.members.iter().any(spare);
     (status.degraded > 0 && !recovers).then(|| {
-        let on_nodes = status.members.iter().any(is_on_a_node);
+        let on_nodes = status.members.iter().any(MemberStatus::is_on_a_node);
         if on_nodes {
             format!("start the node again; if it is gone for good, braid add {name} NODE")
         } else {
@@ -74,7 +67,7 @@ pub(crate) fn next(name: &str, status: &Status) -> Option<String> {
 fn after_failure(name: &str, status: &Status) -> String {
     let devices: Vec<&MemberStatus> =
         status.members.iter().filter(|member| !member.device.is_empty()).collect();
-    if devices.iter().any(|member| is_on_a_node(member)) {
+    if devices.iter().any(|member| member.is_on_a_node()) {
         return "start the nodes again: the array goes on by itself".to_owned();
     }
     let devices: Vec<String> = devices.iter().map(|member| shell_word(&member.device)).collect();
@@ -82,14 +75,11 @@ fn after_failure(name: &str, status: &Status) -> String {
     format!("braid stop {name}; bring the devices back; braid assemble --explain {devices}")
 }
 
-pub(super) fn is_on_a_node(member: &MemberStatus) -> bool {
-    member.device.starts_with("node://")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use braid_array::MemberId;
+    use braid_array::format::superblock::feature;
     use braid_array::status::SyncStatus;
 
     /// Returns an array of this level; `!` before the name of a device the array needs, `-` before

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::monitor::Monitor;
 use crate::support::export::{connect, fill, noise, read};
-use crate::support::{Lab, fingerprint, until};
+use crate::support::{Lab, fingerprint, skip, until};
 
 /// A running array `x`, full of noise.
 struct Served {
@@ -124,6 +124,7 @@ fn disks_are_added_while_it_serves() {
         ("-l 5 --chunk 64K", 3, 1, ("raid5", "left-symmetric", 4)),
         ("-l 6 --chunk 64K", 4, 2, ("raid6", "left-symmetric", 6)),
         ("-l 4 --chunk 16K", 3, 1, ("raid4", "", 4)),
+        ("-l 10 --chunk 64K -b internal", 4, 2, ("raid10", "n2", 6)),
     ] {
         let mut x = Served::new(shape, members);
         let before = x.size();
@@ -131,7 +132,13 @@ fn disks_are_added_while_it_serves() {
         let count = members + added;
         let said = x.grow(&format!("--raid-devices {count}"), &devices);
         assert!(said.contains("all data move to the new shape, in the background: "), "{said}");
-        let data = |members: usize| members - if to.0 == "raid6" { 2 } else { 1 };
+        let parity = match to.0 {
+            "raid10" => 0,
+            "raid6" => 2,
+            _ => 1,
+        };
+        let data = |members: usize| members - parity;
+        assert_eq!(said.contains("resync of what is new: "), parity == 0, "{said}");
         assert_eq!(x.size(), before / data(members) * data(count), "{shape}");
         x.is(to);
     }
@@ -250,6 +257,105 @@ fn chunks_and_layouts_change_while_it_serves() {
     let mut x = Served::new("-l 6 --chunk 32K -b internal", 4);
     x.grow("--layout left-symmetric-6", &[]);
     x.is(("raid6", "left-symmetric-6", 4));
+    let mut x = Served::new("-l 10 --chunk 32K", 3);
+    x.grow("--chunk 16K", &[]);
+    x.grow("--layout o2", &[]);
+    x.is(("raid10", "o2", 3));
+}
+
+/// Runs a program on a file. Returns what it printed.
+fn tool(line: &str, file: &Path) -> String {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut words = line.split_whitespace();
+    let output = std::process::Command::new(words.next().expect("a program"))
+        .args(words.map(|word| if word == "DEVICE" { file.as_os_str() } else { word.as_ref() }))
+        .env("PATH", path)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{line}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// A real file system: refused as long as it is too large, whatever is typed; then every byte of it
+/// stays.
+#[test]
+fn a_file_system_is_not_cut_off() {
+    if !["mkfs.ext4", "resize2fs", "e2fsck"].iter().all(|program| {
+        ["/usr/sbin", "/sbin"].iter().any(|folder| Path::new(folder).join(program).exists())
+    }) {
+        return skip("a_file_system_is_not_cut_off", "no e2fsprogs here");
+    }
+    for (shape, members, words, to) in [
+        ("-l 5 --chunk 64K -b internal", 4, "--raid-devices 3", ("raid5", "left-symmetric", 3)),
+        ("-l 6 --chunk 64K", 5, "--raid-devices 4", ("raid6", "left-symmetric", 4)),
+        ("-l 1", 2, "--size 9M", ("raid1", "", 2)),
+    ] {
+        let mut x = Served::new(shape, members);
+        let before = x.size();
+        let image = x.lab.path("image");
+        let files = x.lab.path("files");
+        std::fs::create_dir(&files).expect("a folder");
+        std::fs::write(files.join("kept"), noise(2 << 20)).expect("a file");
+        let make = |kib: usize| {
+            let line = format!("mkfs.ext4 -q -d {} DEVICE {kib}K", files.display());
+            File::create(&image).and_then(|file| file.set_len(before as u64)).expect("an image");
+            tool(&line, &image);
+        };
+        make(before >> 10);
+        x.content = std::fs::read(&image).expect("an image");
+        fill(&x.socket, "x", &x.content);
+        x.rest();
+        let line = x.lab.refused(1, &format!("grow x {words} --array-size 1M"), &[], &x.members);
+        assert!(line.contains("an ext4 file system ends at "), "{shape}: {line}");
+        let (_, advice) = line.trim_end().split_once("e2fsck -f DEVICE and ").expect("advice");
+        tool("e2fsck -f -y DEVICE", &image);
+        tool(advice, &image);
+        let mut shrunk = std::fs::read(&image).expect("an image");
+        shrunk.resize(before, 0);
+        x.content = shrunk;
+        fill(&x.socket, "x", &x.content);
+        let said = x.grow(words, &[]);
+        let after = x.size();
+        assert!(after < before && said.contains("of the array is given up"), "{shape}: {said}");
+        assert!(said.contains(": clients see the new size when they connect again"), "{said}");
+        x.content.truncate(after);
+        if to.0 != "raid1" {
+            let last = &x.status()["members"][members - 1];
+            assert_eq!(last["state"][0], "spare", "{shape}: {last}");
+        }
+        x.is(to);
+        x.lab.ok("stop x", &[]);
+        let served = x.lab.ok("cat", &x.members);
+        assert!(served == x.content, "{shape}: by cat");
+        std::fs::write(&image, served).expect("an image");
+        tool("e2fsck -f -n DEVICE", &image);
+    }
+}
+
+/// Begun without a member: the plan says that no other may fail.
+#[test]
+fn data_move_without_a_member() {
+    let mut x = Served::new("-l 5 --chunk 64K -b internal", 3);
+    let lost = x.members.remove(2);
+    x.lab.ok("fail x", std::slice::from_ref(&lost));
+    x.lab.ok("remove x", &[lost]);
+    let said = x.grow("--chunk 16K", &[]);
+    assert!(said.contains("1 of 3 members missing"), "{said}");
+    assert!(said.contains("meanwhile and afterwards no member may fail"), "{said}");
+    x.compare("moved");
+    let new = x.device("n", 16);
+    let before = x.size();
+    let said = x.grow("--raid-devices 4", &[new]);
+    assert!(said.contains("1 of 3 members missing"), "{said}");
+    assert_eq!(x.size(), before / 2 * 3);
+    x.compare("on one disk more");
+    let added = x.device("d", 16);
+    x.lab.ok("add x", std::slice::from_ref(&added));
+    x.members.push(added);
+    x.lab.ok("status x --watch", &[]);
+    assert_eq!(x.status()["chunk_bytes"], 16 << 10);
+    x.is(("raid5", "left-symmetric", 4));
 }
 
 /// Killed in the middle of the way back, too.
@@ -445,9 +551,11 @@ const REFUSED: &[Refused<'_>] = &[
             ),
             ("--level 5", "it is a raid5 already"),
             ("--level 10", "raid5 cannot become raid10"),
-            ("--raid-devices 2", "3 members cannot become 2 yet"),
+            ("--raid-devices 2", "nothing tells what lies behind"),
+            ("--raid-devices 2 --array-size 1G", "are left, less than 1024.00 mib"),
+            ("--raid-devices 1 --array-size 1M", "raid5 cannot have 1 members"),
             ("--size max", "which is all that"),
-            ("--size 4M", "more than 4096 kib"),
+            ("--size 4M", "nothing tells what lies behind 8.00 mib"),
             ("--size 1T", "has room for"),
             ("--chunk 64K", "its chunks are of 64"),
             ("--chunk 12K", "power of two"),
@@ -473,6 +581,22 @@ const REFUSED: &[Refused<'_>] = &[
         ],
     ),
     ("-l 6 --chunk 64K", 4, &[("--level 5", "spreads q over all members")]),
+    (
+        "-l 10 --chunk 64K",
+        4,
+        &[
+            ("--layout f2", "no data move from or to far=2"),
+            ("--layout n3", "near=3 has another number of copies than 2"),
+            ("--chunk 4M", "no whole number of rows of chunks"),
+            ("--raid-devices 3", "4 members cannot become 3 yet"),
+            ("--raid-devices 5", "1 role is new, and there is no spare"),
+        ],
+    ),
+    (
+        "-l 10 --chunk 64K --layout f2",
+        4,
+        &[("--raid-devices 5 --add fine", "no data move from or to far=2")],
+    ),
     ("-l 5 -k ppl", 3, &[("--level 6 --layout preserve --add fine", "partial parity logs")]),
 ];
 
@@ -497,6 +621,7 @@ fn what_cannot_be_is_refused_with_nothing_written() {
             "--add fine",
             "--size 8M --level 6",
             "--undo --chunk 8K",
+            "--chunk 8K --array-size 1M",
             "--layout preserve",
             "--layout odd",
             "",

@@ -341,3 +341,29 @@ fn a_guest_keeps_its_memory_until_a_member_that_was_failed_has_answered() {
     lab.ok("stop x", &[]);
     until("nobody has the file below any more", || lab.run("stop below", &[]).status.success());
 }
+
+#[test]
+fn a_guest_is_answered_beside_a_member_that_has_never_answered() {
+    let lab = Lab::new();
+    let below = hang::serve(&lab, "below", &lab.members("b", 2, 32));
+    let members = [lab.members("m", 1, 32).remove(0), below];
+    let socket = lab.path("guest.sock");
+    lab.ok("create x -l 1 -n 2 --assume-clean", &members);
+    // Nothing is written to a member before the guest asks.
+    let export = format!("assemble x --readonly --export vhost-user:{}", socket.display());
+    lab.ok(&export, &members);
+    let mut guest = Guest::connect(&socket, 1);
+    let stopped = Stopped::serving(&lab, "below");
+    for slot in 0..SLOTS {
+        guest.put(0, slot, READ, u64::from(slot) * DATA / 512, DATA as u32);
+    }
+    guest.kick(0);
+    let answers = guest.answers(0, 1);
+    assert!(answers.len() < usize::from(SLOTS), "both members were asked");
+    lab.ok("status x", &[]);
+    drop(stopped);
+    guest.answers(0, usize::from(SLOTS) - answers.len());
+    drop(guest);
+    lab.ok("stop x", &[]);
+    until("nobody has the file below any more", || lab.run("stop below", &[]).status.success());
+}

@@ -281,8 +281,19 @@ impl<T: Copy + PartialEq> EngineRing<T> {
         Ok(true)
     }
 
-    /// Returns the submission entry for the rest of an operation.
+    /// Returns the submission entry for the rest of an operation. Whether a file on FUSE can be
+    /// read or written without waiting the kernel asks the process that serves it, and waits for
+    /// the answer (`io_file_supports_nowait`, `fuse_file_poll`). So one of its threads does that.
     fn entry(&mut self, index: usize) -> squeue::Entry {
+        let waits = match &self.slab[index].op {
+            Op::Read { file, .. } | Op::Write { file, .. } => file.is_on_fuse(),
+            _ => false,
+        };
+        let entry = self.plain_entry(index);
+        if waits { entry.flags(squeue::Flags::ASYNC) } else { entry }
+    }
+
+    fn plain_entry(&mut self, index: usize) -> squeue::Entry {
         let Self { ring, slab, memory, pinned, headers, .. } = self;
         let pending = &mut slab[index];
         let done = pending.done;

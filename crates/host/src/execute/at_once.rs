@@ -14,17 +14,11 @@ const CALL_BYTES: u64 = 4 << 10;
 
 const TMPFS: u32 = 0x0102_1994;
 
-/// Returns the kernel's number for the kind of file system that a file is on.
-pub(super) fn file_system(file: &LockedFile) -> Option<u32> {
-    #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
-    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)
-}
-
 /// Returns whether the file lies entirely in memory. I/O on it then waits for no device, but
 /// io_uring would hand each one to a thread of the kernel, and waking that up takes longer than
 /// moving a few strips. A page of the file may be swapped out, as may any page of the arena.
 pub(super) fn answers_at_once(file: &LockedFile) -> bool {
-    file_system(file) == Some(TMPFS)
+    file.file_system() == Some(TMPFS)
 }
 
 /// Way in which an I/O is done at once.

@@ -10,7 +10,7 @@ use braid_rescue::map_file::MapFile;
 use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
-use super::at_once::{answers_at_once, file_system};
+use super::at_once::answers_at_once;
 use super::backends::{Backends, WantedRead};
 use super::changed::Changes;
 use super::mapped::Mapped;
@@ -243,5 +243,5 @@ fn keeps_dsync(file: &LockedFile) -> bool {
         0xca45_1a4e, // bcachefs
         0x0102_1994, // tmpfs, where nothing is durable
     ];
-    file_system(file).is_some_and(|kind| KNOWN.contains(&kind))
+    file.file_system().is_some_and(|kind| KNOWN.contains(&kind))
 }

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use braid_array::events::{ArrayEvent, Fault, StripeBlock, SyncAction, SyncEnd};
-use braid_array::status::Status;
-use braid_array::{MemberId, Refusal};
+use braid_array::status::{MemberStatus, Status};
+use braid_array::{Condition, MemberId, Refusal};
 use tracing::Level;
 
 use crate::log::{LineLimit, Verdict};
@@ -70,9 +70,10 @@ fn write(
     }
     let member = about.alike.member.map(|id| device(id, status.as_ref()));
     let Fault { sector, errno } = about.fault;
+    let id = condition(event, status.as_ref()).map(tracing::field::display);
     match about.level {
-        Level::ERROR => tracing::error!(array, member, errno, sector, "{line}"),
-        Level::WARN => tracing::warn!(array, member, errno, sector, "{line}"),
+        Level::ERROR => tracing::error!(array, member, errno, sector, id, "{line}"),
+        Level::WARN => tracing::warn!(array, member, errno, sector, id, "{line}"),
         _ => tracing::info!(array, member, errno, sector, "{line}"),
     }
 }
@@ -126,6 +127,33 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::Mismatch { block, member, .. } => {
             block.and_then(|_| about(Level::WARN, "mismatch", member, none))
         }
+    }
+}
+
+/// Returns the condition that an event makes, as `braid status` shows it from then on.
+fn condition(event: &ArrayEvent, status: Option<&Status>) -> Option<Condition> {
+    match *event {
+        ArrayEvent::MemberFailed { .. } if status.is_some_and(Status::lacks_journal) => {
+            Some(Condition::JournalLost)
+        }
+        ArrayEvent::MemberFailed { member, .. } => {
+            let known = status.and_then(|status| status.member(member));
+            let on_a_node = known.is_some_and(MemberStatus::is_on_a_node);
+            Some(if on_a_node { Condition::NodeLost } else { Condition::MemberFailed })
+        }
+        ArrayEvent::ArrayFailed => Some(Condition::ArrayFailed),
+        ArrayEvent::Waits { .. } => Some(Condition::ArrayWaits),
+        ArrayEvent::MemberRefused { .. } => Some(Condition::MemberRefused),
+        ArrayEvent::MemberSlow { .. } => Some(Condition::MemberSlow),
+        ArrayEvent::ParityTrusted { .. } => Some(Condition::ParityTrusted),
+        ArrayEvent::SyncFinished { end: SyncEnd::Unread { .. }, .. } => Some(Condition::Unreadable),
+        ArrayEvent::SyncFinished { action: SyncAction::Check, mismatch_sectors: 1.., .. } => {
+            Some(Condition::Mismatch)
+        }
+        ArrayEvent::Within { array, ref event } => {
+            condition(event, status.and_then(|status| status.array_within(array)))
+        }
+        _ => None,
     }
 }
 
@@ -245,6 +273,7 @@ fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String 
 
 #[cfg(test)]
 mod tests {
+    use braid_array::format::superblock::feature;
     use braid_array::outline::Outline;
     use braid_array::refusal::Next;
     use braid_array::stack::Stack;
@@ -294,6 +323,31 @@ mod tests {
         let expected = "8 sectors of block 2 of stripe 7 on /dev/a are wrong";
         assert_eq!(mismatch(Some(MemberId(0)), Some(2)), expected);
         assert_eq!(mismatch(None, None), "8 sectors of stripe 7 differ");
+    }
+
+    #[test]
+    fn an_event_has_the_id_that_status_shows() {
+        let devices = ["/dev/a", "node://10.0.0.1:7000/a"].map(AsRef::as_ref);
+        let mut status = crate::testing::status(1 << 20, &devices);
+        let failed = |id| ArrayEvent::MemberFailed {
+            member: MemberId(id),
+            reason: "gone".into(),
+            fault: Fault::default(),
+            next: Next::default(),
+        };
+        assert_eq!(condition(&failed(0), Some(&status)), Some(Condition::MemberFailed));
+        assert_eq!(condition(&failed(1), Some(&status)), Some(Condition::NodeLost));
+        status.superblock.feature_map |= feature::JOURNAL;
+        assert_eq!(condition(&failed(0), Some(&status)), Some(Condition::JournalLost));
+        let finished = |action, mismatch_sectors, end| {
+            condition(&ArrayEvent::SyncFinished { action, mismatch_sectors, end }, Some(&status))
+        };
+        let check = SyncAction::Check;
+        assert_eq!(finished(check, 8, SyncEnd::Complete), Some(Condition::Mismatch));
+        assert_eq!(finished(check, 0, SyncEnd::Complete), None);
+        assert_eq!(finished(SyncAction::Repair, 8, SyncEnd::Complete), None);
+        let unread = SyncEnd::Unread { sectors: 8 };
+        assert_eq!(finished(check, 0, unread), Some(Condition::Unreadable));
     }
 
     #[test]

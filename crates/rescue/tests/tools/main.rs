@@ -4,5 +4,6 @@ mod kinds;
 mod lvm;
 mod map_files;
 mod partitions;
+mod reach;
 mod recover;
 mod support;

@@ -67,7 +67,9 @@ impl Memory<'_> {
             StartLog::None => bytes,
             _ => Array::least_scratch_bytes(&config) + bytes,
         };
-        let bytes = bytes.min(Array::scratch_bytes(&config));
+        // A reshape that goes on may take more than what it began with, drawn anew.
+        let least = Array::least_scratch_bytes(&config);
+        let bytes = bytes.max(least).min(Array::scratch_bytes(&config));
         let scratch = Scratch { offset: self.end, bytes };
         self.end += bytes;
         Array::new(START, config, scratch).map_err(|reason| Refusal::flat(&reason))

@@ -8,9 +8,10 @@ use braid_array::grow::{self, Grow};
 use braid_array::level::Level;
 use braid_array::status::{MemberState, Status};
 
-use crate::local::Local;
 use crate::local::scenario::{self, Scenario};
 use crate::local::troubles;
+use crate::local::{CLIENT, Local};
+use crate::oracle::Range;
 use crate::rng::Rng;
 
 /// The array is looked at once in so many events.
@@ -29,6 +30,8 @@ pub struct Growth {
     events: u32,
     /// Number of times that a reshape is to be turned round.
     turns: u32,
+    /// Clients ask for no more than so many sectors, as the array is to become smaller.
+    limit: Option<u64>,
 }
 
 impl Growth {
@@ -36,12 +39,17 @@ impl Growth {
     pub fn draw(scenario: &Scenario, mut aside: Rng, requests: u64) -> Self {
         let at = (scenario.grows && aside.percent(80)).then(|| aside.below(requests / 2));
         let turns = aside.pick(&[0, 0, 1, 3]);
-        Self { rng: aside, at, wish: None, looks: LOOKS, events: 0, turns }
+        Self { rng: aside, at, wish: None, looks: LOOKS, events: 0, turns, limit: None }
     }
 
     /// Returns how many requests come besides, to meet the change.
     pub const fn requests(&self) -> u64 {
         if self.comes() { 60 } else { 0 }
+    }
+
+    /// Returns how many of so many sectors clients may ask for.
+    pub fn limit(&self, sectors: u64) -> u64 {
+        self.limit.unwrap_or(sectors).min(sectors)
     }
 
     /// Returns whether the array is asked for another shape in this life: then the power is cut
@@ -75,11 +83,20 @@ impl Growth {
             Err(_) if self.looks > 0 => prepare(local, &status, wish),
             planned => {
                 let shape = planned.ok();
+                let after = shape.as_ref().and_then(|shape| shape.geometry().ok());
+                let after = after.map(|after| after.array_sectors());
+                let waits = !self.may_leave(local, after);
+                if waits && self.looks > 0 {
+                    return;
+                }
                 let tolerance = shape.map(|shape| {
                     let layout = shape.layout.encode();
                     scenario::tolerance(shape.level, layout, shape.raid_disks as u16)
                 });
-                if troubles::may_grow(local, &status, tolerance) {
+                if !waits && troubles::may_grow(local, &status, tolerance) {
+                    if let Some(sectors) = self.limit {
+                        local.judge.oracle.shrink(sectors);
+                    }
                     local.ask(Command::Grow(wish));
                     local.cut_percent = 20;
                     self.over(submitted);
@@ -88,6 +105,15 @@ impl Growth {
                 }
             }
         }
+    }
+
+    /// Returns whether no client uses what lies behind so many sectors; none begins to.
+    fn may_leave(&mut self, local: &Local, after: Option<u64>) -> bool {
+        let before = local.judge.oracle.sectors();
+        self.limit = after.filter(|after| *after < before);
+        self.limit.is_none_or(|sector| {
+            !local.judge.touches(CLIENT, Range { sector, sectors: before - sector })
+        })
     }
 
     /// At times, has what moves move back.
@@ -109,6 +135,7 @@ impl Growth {
         self.at = rng.percent(50).then(|| submitted + rng.below(20));
         self.wish = None;
         self.looks = LOOKS;
+        self.limit = None;
     }
 
     /// Draws after how many events the power is to be cut, as likely as the array says.
@@ -146,6 +173,25 @@ fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
         {
             Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
         }
+        (Level::Raid4 | Level::Raid5 | Level::Raid6, 8) if scenario.version != Version::V1_0 => {
+            Grow::RaidDisks(members - 1)
+        }
+        (Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10, 9)
+            if size != Grow::Size(None) =>
+        {
+            Grow::Size(Some(scenario.data_sectors[0].saturating_sub(8 * unit)))
+        }
+        (Level::Raid10, 0..=2) if scenario.version != Version::V1_0 => {
+            let copies = scenario.tolerance() as u32 + 1;
+            let layouts = [copies | 1 << 8, 1 | copies << 8 | 1 << 16];
+            match rng.below(2) {
+                0 => Grow::Chunk(rng.pick(&scenario::CHUNKS)),
+                _ => Grow::Layout(rng.pick(&layouts)),
+            }
+        }
+        (Level::Raid10, 3..=6) if scenario.version != Version::V1_0 => {
+            Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
+        }
         (Level::Raid4, 6..=7) => level(5, rng),
         (Level::Raid5, 6..=7) => {
             let to = if members == 2 { 1 } else { rng.pick(&[4, 6, 6, 6]) };
@@ -165,10 +211,10 @@ fn prepare(local: &mut Local, status: &Status, wish: Grow) {
     let scenario = &local.parts.top().scenario;
     let members = u32::from(scenario.members);
     let new = match wish {
-        Grow::RaidDisks(count) if count < members => {
+        Grow::RaidDisks(count) if count < members && scenario.level == Level::Raid1 => {
             return troubles::take_off(local, status);
         }
-        Grow::RaidDisks(count) => count - members,
+        Grow::RaidDisks(count) => count.saturating_sub(members),
         Grow::Level { level: 6, .. } => 1,
         _ => 0,
     };

@@ -59,7 +59,7 @@ impl<'a> Stopped<'a> {
     }
 
     fn first_difference(&self, except: &[Range<u64>]) -> Option<String> {
-        let mut end = self.shape.geometry.array_sectors();
+        let mut end = self.shape.array_sectors();
         let mut differs: fn(&Self, u64) -> bool = Self::copies_differ;
         if self.scenario.has_parity() {
             end = self.shape.geometry.sync_sectors();
@@ -81,7 +81,7 @@ impl<'a> Stopped<'a> {
     }
 
     fn copies_differ(&self, sector: u64) -> bool {
-        let Shape { geometry, data_offset, .. } = self.shape;
+        let (geometry, data_offset) = self.shape.at(sector);
         let held = (0..geometry.copies()).filter_map(|copy| {
             let Strip { role, sector } = geometry.copy(sector, copy);
             self.held(role, data_offset + sector)

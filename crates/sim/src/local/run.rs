@@ -165,7 +165,7 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
             }
         }
         growth.drive(local, submitted);
-        workload.resize(local.judge.oracle.sectors());
+        workload.resize(growth.limit(local.judge.oracle.sectors()));
         cut_in = growth.draw_cut(local, crash).or(cut_in);
         let rests = rest.is_now(local.world.now(), submitted);
         while !rests && submitted < requests && local.submit(&mut workload)? {

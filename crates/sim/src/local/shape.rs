@@ -67,6 +67,21 @@ impl Shape {
         })
     }
 
+    /// Size of the array; while data move, what both mappings have.
+    pub fn array_sectors(&self) -> u64 {
+        self.maps().map(|(map, _)| map.array_sectors()).min().unwrap_or(0)
+    }
+
+    /// The mapping of an array sector, and where data begin by it.
+    pub fn at(&self, sector: u64) -> (&Geometry, u64) {
+        match &self.old {
+            Some(old) if (sector < old.position) == (self.data_offset > old.data_offset) => {
+                (&old.geometry, old.data_offset)
+            }
+            _ => (&self.geometry, self.data_offset),
+        }
+    }
+
     /// The mapping of a row of the members, and where data begin by it; `None` where nothing lies
     /// that is still needed.
     pub fn at_row(&self, row: u64) -> Option<(&Geometry, u64)> {

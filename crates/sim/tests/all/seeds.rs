@@ -46,6 +46,24 @@ fn a_degraded_array_starts_by_force_in_the_middle_of_a_move() {
     local_passes(5397);
 }
 
+/// A move over copies was undone, and the bitmap is as large as after it when the next one begins.
+#[test]
+fn what_is_new_is_marked_where_the_bitmap_is_larger_already() {
+    local_passes(6094);
+}
+
+/// A stripe of two more members has parts in three stripes of before, and two members are gone.
+#[test]
+fn a_move_by_several_members_has_room_for_what_lost_strips_are_computed_from() {
+    local_passes(11495);
+}
+
+/// A recovery is put off for a move, and a spare that the move is to take is removed meanwhile.
+#[test]
+fn no_member_leaves_between_a_command_to_grow_and_its_begin() {
+    local_passes(24779);
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());

@@ -2,12 +2,12 @@
 
 use braid_judges::Content;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{Read as _, Seek, SeekFrom};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: pattern write FILE CONTENT [OFFSET LENGTH]   FILE may be - for stdout, with OFFSET and LENGTH
-       pattern check FILE CONTENT                   exits 1 and names the first wrong byte
+       pattern check FILE CONTENT [LENGTH]          exits 1 and names the first wrong byte
        pattern relayout FILE LAYOUT                 changes the layout in an md 1.2 superblock
 CONTENT: SEED[,SEED:OFFSET:LENGTH]...   of a file whose size is that of the array";
 
@@ -28,13 +28,16 @@ fn run(arguments: &[&str]) -> Result<(), String> {
         ["write", path, content, offset, length] => {
             write(path, &content.parse()?, number(offset)?, number(length)?)
         }
-        ["check", path, content] => {
-            let mut file = File::open(path).map_err(text)?;
-            content.parse::<Content>()?.check(&mut file, 0, size_bytes(path)?)
-        }
+        ["check", path, content] => check(path, content, size_bytes(path)?),
+        ["check", path, content, length] => check(path, content, number(length)?),
         ["relayout", path, layout] => relayout(path, number(layout)?),
         _ => Err(USAGE.into()),
     }
+}
+
+fn check(path: &str, content: &str, length: u64) -> Result<(), String> {
+    let file = File::open(path).map_err(text)?;
+    content.parse::<Content>()?.check(&mut file.take(length), 0, length)
 }
 
 fn write(path: &str, content: &Content, offset: u64, length: u64) -> Result<(), String> {

@@ -252,9 +252,13 @@ fn lose_metadata_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell:
 }
 
 fn cut_at_each_write(begin: impl Fn() -> World, change: &Command, degraded: u16, what: &str) {
+    let mut whole = begin();
+    whole.command(change.clone());
+    let after = (whole.array.array_sectors() * SECTOR_BYTES) as usize;
     for most in 0.. {
         let mut world = begin();
-        let content = fill(&mut world);
+        let mut content = fill(&mut world);
+        content.truncate(after);
         world.run();
         let seen = lose_metadata_after(&mut world, most);
         world.begin_command(change.clone());
@@ -493,4 +497,37 @@ fn a_stop_waits_for_requests_that_wait_for_the_change() {
     world.run();
     world.cut_power_and_restart();
     assert!(world.read(0, 8).unwrap() == content);
+}
+
+/// Less of each member is used, with power cuts at each write, and the rest again.
+#[test]
+fn less_of_each_member_is_used_and_every_byte_that_is_left_stays() {
+    let less = Command::Grow(Grow::Size(Some(SMALL - 200)));
+    for (shape, rows) in [
+        ((1, 0, 2, 0), SMALL - 200),
+        ((4, 0, 3, 16), SMALL - 208),
+        ((5, 2, 3, 16), SMALL - 208),
+        ((6, 2, 4, 32), SMALL - 224),
+        ((10, 0x102, 4, 16), SMALL - 208),
+        ((10, 0x1_0201, 4, 16), SMALL - 224),
+    ] {
+        let what = format!("{shape:?}");
+        let start = || small(shape.0, shape.1, shape.2, shape.3);
+        let mut world = start();
+        let content = fill(&mut world);
+        let data = world.array.array_sectors() / SMALL;
+        world.command(less.clone());
+        world.run();
+        assert_eq!(world.array.array_sectors(), rows * data, "{what}");
+        compare(&mut world, &content, &what);
+        assert_eq!(world.check(), 0, "{what}");
+        world.cut_power_and_restart();
+        assert_eq!(world.array.array_sectors(), rows * data, "{what} again");
+        compare(&mut world, &content, &format!("{what} again"));
+        world.command(MAX);
+        world.run();
+        assert_eq!(world.array.array_sectors(), MEMBER_SECTORS * data, "{what}");
+        assert_eq!(world.check(), 0, "{what}: all of it");
+        cut_at_each_write(start, &less, 0, &what);
+    }
 }

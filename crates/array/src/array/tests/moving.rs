@@ -1,6 +1,7 @@
 //! More members for an array with parity, another layout, other chunks, and the way back, while it
 //! serves: every byte is where the map says, at each moment, and after each cut.
 
+use super::disk::Disk;
 use super::world::Fate;
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use super::*;
 use crate::RequestId;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
+use crate::format::superblock::feature;
 use crate::grow::Grow;
 
 /// Level, layout, members and chunk, and what is to change. Where there is room behind the data of
@@ -30,19 +32,72 @@ const CHANGES: &[Change] = &[
     (6, 2, 4, 64, Grow::Layout(18)),
     (5, 3, 4, 16, Grow::Chunk(64)),
     (6, 8, 5, 64, Grow::Chunk(8)),
+    (5, 2, 4, 16, Grow::RaidDisks(3)),
+    (5, 0, 5, 16, Grow::RaidDisks(3)),
+    (5, 3, 3, 16, Grow::RaidDisks(2)),
+    (4, 0, 5, 8, Grow::RaidDisks(4)),
+    (6, 2, 6, 16, Grow::RaidDisks(4)),
+    (6, 8, 5, 64, Grow::RaidDisks(4)),
+    (10, NEAR_2, 4, 16, Grow::RaidDisks(5)),
+    (10, NEAR_2, 3, 16, Grow::RaidDisks(4)),
+    (10, NEAR_2, 2, 16, Grow::RaidDisks(3)),
+    (10, NEAR_3, 4, 8, Grow::RaidDisks(5)),
+    (10, OFFSET_2, 3, 16, Grow::RaidDisks(5)),
+    (10, NEAR_2, 4, 16, Grow::Chunk(32)),
+    (10, NEAR_2, 4, 16, Grow::Layout(OFFSET_2)),
+    (10, OFFSET_2, 4, 16, Grow::Layout(NEAR_2)),
+    (10, NEAR_2, 4, 16, Grow::Chunk(64)),
+    (10, NEAR_2, 3, 64, Grow::Chunk(32)),
+    (10, OFFSET_2, 4, 64, Grow::Chunk(32)),
 ];
 
+const NEAR_2: u32 = 0x102;
+const NEAR_3: u32 = 0x103;
+const OFFSET_2: u32 = 0x1_0201;
+
 /// Sectors of each member that are used where there is to be room behind them.
-const LESS: u64 = MEMBER_SECTORS - 128;
+const LESS: u64 = MEMBER_SECTORS - 192;
 
 const fn roles_after((_, _, from, _, grow): Change) -> u32 {
     if let Grow::RaidDisks(to) = grow { to } else { from }
 }
 
+/// Data disks before and after.
+const fn data_disks(change: Change) -> (u64, u64) {
+    let parity = match change.0 {
+        10 => 0,
+        6 => 2,
+        _ => 1,
+    };
+    ((change.2 - parity) as u64, (roles_after(change) - parity) as u64)
+}
+
+/// Returns how many sectors the array has afterwards, where it has so many before. Without room
+/// behind the data fewer members use a chunk less of each.
+const fn sectors_after(change: Change, before: u64) -> u64 {
+    let (old, new) = data_disks(change);
+    let gives = new < old && change.3 != 64;
+    before * new / old - if gives { change.3 as u64 * new } else { 0 }
+}
+
+/// Fills the array. Returns what is to stay of that.
+fn fill_kept(world: &mut World, change: Change) -> Vec<u8> {
+    let mut content = fill(world);
+    let before = world.array.array_sectors();
+    content.truncate((sectors_after(change, before).min(before) * SECTOR_BYTES) as usize);
+    content
+}
+
 fn begin(change: Change, bitmap: bool) -> World {
-    let (level, layout, from, chunk, grow) = change;
+    let mut world = before(change, bitmap);
+    (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
+    world
+}
+
+/// Without the disks that are new.
+fn before((level, layout, from, chunk, grow): Change, bitmap: bool) -> World {
     let backwards = matches!((chunk, grow), (64, _) | (_, Grow::Chunk(64)));
-    let mut world = World::with(level, layout, from, chunk, |config| {
+    World::with(level, layout, from, chunk, |config| {
         if bitmap {
             add_bitmap(config);
         }
@@ -50,9 +105,13 @@ fn begin(change: Change, bitmap: bool) -> World {
         for superblock in members.chain([&mut config.superblock]) {
             superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
         }
-    });
-    (from..roles_after(change)).for_each(|_| _ = world.add_disk());
-    world
+        if level == 10 {
+            // Its bitmap is for sectors of the array.
+            let size = array_size(config).unwrap();
+            let bitmap = config.bitmap.as_ref().and_then(|bitmap| bitmap.resized(size));
+            config.bitmap = bitmap;
+        }
+    })
 }
 
 fn has_ended(world: &World) -> bool {
@@ -64,19 +123,15 @@ fn data_move_to_more_members() {
     for &change in CHANGES {
         let mut world = begin(change, true);
         let before = world.array.array_sectors();
-        let content = fill(&mut world);
+        let content = fill_kept(&mut world, change);
         world.command(Command::Grow(change.4));
         world.run();
         assert!(has_ended(&world), "{change:?}: {:?}", world.events);
         let now = world.array.array_sectors();
-        let parity = if change.0 == 6 { 2 } else { 1 };
-        let data = |disks: u32| u64::from(disks - parity);
-        assert_eq!(now, before / data(change.2) * data(roles_after(change)), "{change:?}");
-        let bytes = content.len();
-        let first = world.read(0, before.min(2048)).unwrap();
-        assert!(first == content[..first.len()], "{change:?}");
-        let last = world.read(before - 100, 100).unwrap();
-        assert!(last == content[bytes - last.len()..], "{change:?}");
+        // What rounding leaves of copies.
+        let rounded = if change.0 == 10 { 2 * u64::from(change.3) } else { 0 };
+        assert!(now.abs_diff(sectors_after(change, before)) <= rounded, "{change:?}: {now}");
+        holds(&mut world, &content, &format!("{change:?} moved"));
         assert_eq!(world.check(), 0, "{change:?}");
         let content = fill(&mut world);
         world.command(Command::Fail(MemberId(1)));
@@ -116,12 +171,12 @@ fn holds(world: &mut World, content: &[u8], what: &str) {
 /// the middle of what follows.
 #[test]
 fn the_power_goes_at_any_write_of_a_reshape() {
-    for (number, place) in [0, 5, 8, 13].into_iter().enumerate() {
+    for (number, place) in [0, 5, 8, 13, 15, 20, 22, 27, 30].into_iter().enumerate() {
         let change = CHANGES[place];
         let mut most = 0;
         loop {
             let mut world = begin(change, most % 2 == 0);
-            let content = fill(&mut world);
+            let content = fill_kept(&mut world, change);
             world.run();
             let seen = lose_after(&mut world, most);
             world.begin_command(Command::Grow(change.4));
@@ -299,7 +354,7 @@ impl Clients {
 fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
     let mut world = begin(change, seed.is_multiple_of(2));
-    let content = fill(&mut world);
+    let content = fill_kept(&mut world, change);
     world.run();
     world.hold(|_, _| true);
     world.begin_command(Command::Grow(change.4));
@@ -401,6 +456,24 @@ fn a_pause_holds_no_writes() {
     }
 }
 
+#[test]
+fn a_reshape_that_begins_paused_waits() {
+    for &change in &CHANGES[..4] {
+        let mut world = begin(change, false);
+        let content = fill(&mut world);
+        world.command(Command::Pause(true));
+        world.command(Command::Grow(change.4));
+        while world.pass_time() {}
+        let sync = world.array.status().sync;
+        assert_eq!((sync.action, sync.done_sectors), (SyncAction::Reshape, 0), "{change:?}");
+        assert!(sync.paused, "{change:?}");
+        world.command(Command::Pause(false));
+        world.run();
+        assert_eq!(world.array.status().sync.action, SyncAction::Idle, "{change:?}");
+        assert!(world.read(0, 64).unwrap() == content[range(0, 64)], "{change:?}");
+    }
+}
+
 /// Lets so many writes happen, and holds all others.
 fn hold_after(world: &mut World, most: usize) {
     let seen = std::cell::Cell::new(0);
@@ -417,11 +490,12 @@ fn a_reshape_is_turned_round() {
         for turn in [1, 3, 4, 7] {
             let what = format!("{change:?}: turned at {turn}");
             let mut world = begin(change, turn % 2 == 0);
-            let content = fill(&mut world);
+            let content = fill_kept(&mut world, change);
             world.run();
             let before = world.array.status();
             hold_after(&mut world, turn * turn * 20 + number);
             world.begin_command(Command::Grow(change.4));
+            let moves = world.array.status().sync.action == SyncAction::Reshape;
             world.tell(Command::Grow(Grow::Undo));
             world.hold_nothing();
             if turn % 3 != 0 {
@@ -435,7 +509,7 @@ fn a_reshape_is_turned_round() {
             assert_eq!(world.check(), 0, "{what}");
             let after = world.array.status();
             assert_eq!(after.sync.action, SyncAction::Idle, "{what}");
-            if turn == 3 {
+            if turn == 3 && moves {
                 let now = &after.superblock;
                 assert_eq!(now.raid_disks, change.2, "{what}");
                 assert_eq!(now.layout, before.superblock.layout, "{what}");
@@ -475,4 +549,178 @@ fn a_move_rewrites_nothing_where_it_could_not_read() {
     assert!(!world.events.iter().any(corrected), "{:?}", world.events);
     let first = world.read(0, 2048).unwrap();
     assert!(first == content[..first.len()]);
+}
+
+/// The array has its smaller size before anything is overwritten, and requests that were held
+/// meanwhile learn it.
+#[test]
+fn what_lies_beyond_a_smaller_end_is_refused_from_the_begin() {
+    for grow in [Grow::RaidDisks(3), Grow::Size(Some(MEMBER_SECTORS / 2))] {
+        let mut world = begin((5, 2, 4, 16, grow), true);
+        let before = world.array.array_sectors();
+        world.hold(|_, op| !matches!(op, IoOp::Read { .. }));
+        world.begin_command(Command::Grow(grow));
+        let last = world.data_buf(8 * 512);
+        let last = world.ask(Op::Read, before - 8, 8, last);
+        let buf = world.data_buf(8 * 512);
+        let first = world.ask(Op::Read, 0, 8, buf);
+        world.run_until_idle();
+        assert_eq!(world.answers, [], "{grow:?}: they wait");
+        world.release_until(|world| !world.answers.is_empty());
+        assert!(world.array.array_sectors() < before);
+        let answers: BTreeMap<_, _> = std::mem::take(&mut world.answers).into_iter().collect();
+        assert_eq!(answers[&last], Err(RequestError::OutOfRange), "{grow:?}");
+        assert_eq!(answers[&first], Ok(()), "{grow:?}");
+        let is_data =
+            |op: &IoOp| matches!(op, IoOp::Write { sector, .. } if *sector >= DATA_OFFSET);
+        let asked = world.issued.iter().filter(|(_, op)| is_data(op)).count();
+        let held = world.held.iter().filter(|(_, _, op)| is_data(op)).count();
+        assert_eq!(asked, held, "{grow:?}: something was overwritten");
+        world.hold_nothing();
+        world.run();
+        assert_eq!(world.check(), 0, "{grow:?}");
+    }
+}
+
+/// Members that are missing are none of a reason to wait: what they hold is computed.
+#[test]
+fn data_move_without_a_member() {
+    let changes = CHANGES.iter().filter(|change| change.0 != 10);
+    for (number, &change) in changes.enumerate() {
+        let lost = if change.0 == 6 { 2 } else { 1 };
+        let mut most = 0;
+        loop {
+            let what = format!("{change:?} without {lost}: {most} writes");
+            let mut world = before(change, most % 2 == 0);
+            let content = fill_kept(&mut world, change);
+            for member in (0..).step_by(3).take(lost).map(|at| at + number as u16 % 3) {
+                let member = MemberId(member % change.2 as u16);
+                world.command(Command::Fail(member));
+                world.command(Command::Remove(member));
+                world.disks[usize::from(member.0)] = None;
+            }
+            if roles_after(change) > change.2 {
+                // Its recovery begins, and is put off.
+                world.hold(|_, op| matches!(op, IoOp::Read { .. }));
+                (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
+                world.tell(Command::Grow(change.4));
+                world.answers.clear();
+            }
+            let seen = lose_after(&mut world, most);
+            if roles_after(change) > change.2 {
+                world.release();
+            } else {
+                world.begin_command(Command::Grow(change.4));
+            }
+            assert_eq!(world.refusals, Vec::<String>::new(), "{what}");
+            let all = seen.get();
+            world.cut_power_and_restart();
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            holds(&mut world, &content, &what);
+            (0..lost).for_each(|_| _ = world.add_disk());
+            world.run();
+            let status = world.array.status();
+            assert_eq!(status.degraded, 0, "{what}: {:?}", status.members);
+            holds(&mut world, &content, &format!("{what}, and with others"));
+            assert_eq!(world.check(), 0, "{what}");
+            if most > all {
+                break;
+            }
+            most += if most > 20 && most + 40 < all { 23 } else { 1 };
+        }
+    }
+}
+
+/// A member fails at the begin, and has not heard of it: it is not taken for one that says that
+/// nothing has moved.
+#[test]
+fn a_member_that_did_not_hear_of_the_begin_does_not_count() {
+    let change = (5, 2, 4, 16, Grow::RaidDisks(3));
+    for most in 0..90 {
+        let mut world = begin(change, most % 2 == 0);
+        let content = fill_kept(&mut world, change);
+        world.run();
+        let mut seen = 0;
+        world.rule(move |member, op| match op {
+            IoOp::Write { sector, .. } if member == MemberId(1) && sector < DATA_OFFSET => {
+                Fate::Fail(crate::action::IoError::GONE)
+            }
+            IoOp::Write { .. } | IoOp::WriteZeroes { .. } => {
+                seen += 1;
+                if seen > most { Fate::Lose } else { Fate::Serve }
+            }
+            _ => Fate::Serve,
+        });
+        world.begin_command(Command::Grow(change.4));
+        world.cut_power_and_restart();
+        world.rule(|_, _| Fate::Serve);
+        world.run();
+        holds(&mut world, &content, &format!("{most} writes"));
+        if world.array.status().degraded > 0 {
+            world.add_disk();
+            world.run();
+        }
+        assert_eq!(world.array.status().degraded, 0, "{most} writes");
+        assert_eq!(world.check(), 0, "{most} writes");
+    }
+}
+
+/// A reshape to more members that has come some way, as md makes one where there is no room before
+/// the data: they begin at the same place in both maps.
+fn in_place(change: Change) -> (World, Vec<u8>) {
+    let stopped = |most| {
+        let mut world = begin(change, false);
+        let content = fill(&mut world);
+        world.run();
+        lose_after(&mut world, most);
+        world.begin_command(Command::Grow(change.4));
+        world.disks.iter_mut().flatten().for_each(Disk::cut_power);
+        world.rule(|_, _| Fate::Serve);
+        (world, content)
+    };
+    let has_moved = |(world, _): &(World, Vec<u8>)| world.superblock(0).reshape.position >= 512;
+    let (mut world, content) = (40..).step_by(20).map(stopped).find(has_moved).expect("a move");
+    for index in 0..world.disks.len() {
+        let mut superblock = world.superblock(index);
+        assert!(superblock.has(feature::RESHAPE_ACTIVE), "{change:?}: it is over");
+        let parity = if change.0 == 6 { 2 } else { 1 };
+        let rows = superblock.reshape.position / u64::from(superblock.raid_disks - parity);
+        let from = superblock.data_offset - u64::from(superblock.reshape.new_offset.unsigned_abs());
+        let disk = world.disks[index].as_mut().unwrap();
+        let moved = disk.read(from, (rows * SECTOR_BYTES) as usize).to_vec();
+        disk.write(superblock.data_offset, &moved, true);
+        superblock.feature_map &= !feature::NEW_OFFSET;
+        disk.write(superblock.super_offset, &superblock.encode(), true);
+    }
+    (world, content)
+}
+
+/// And the power goes at its writes.
+#[test]
+fn what_md_began_in_place_goes_on() {
+    for change in [CHANGES[0], CHANGES[1], CHANGES[4]] {
+        let mut most = 0;
+        loop {
+            let (mut world, content) = in_place(change);
+            let seen = lose_after(&mut world, most);
+            world.cut_power_and_restart();
+            let what = format!("{change:?}: {most} writes");
+            let is_all = seen.get() <= most;
+            world.cut_power_and_restart();
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            holds(&mut world, &content, &what);
+            assert_eq!(world.array.status().superblock.raid_disks, roles_after(change), "{what}");
+            assert_eq!(world.check(), 0, "{what}");
+            if is_all {
+                break;
+            }
+            most += 17;
+        }
+    }
+    let (mut world, _) = in_place(CHANGES[0]);
+    world.cut_power_and_restart_holding(|_, op| matches!(op, IoOp::Write { .. }));
+    let line = world.refused(Command::Grow(Grow::Undo));
+    assert!(line.contains("in place, where there is no way back"), "{line}");
 }

@@ -56,6 +56,7 @@ impl World {
         self.places = config.member_ids().zip(config.members.iter().map(place)).collect();
         let bytes = Array::scratch_bytes(&config);
         self.arena.fill(0);
+        self.arena.resize(self.arena.len().max(bytes as usize + (4 << 20)), 0);
         let scratch = Scratch { offset: 0, bytes };
         self.array = Box::new(Array::new(self.now, *config, scratch).unwrap());
         self.events.clear();

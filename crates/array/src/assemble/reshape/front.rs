@@ -32,7 +32,7 @@ const MOST_UNITS: u64 = 1 << 16;
 
 /// Comparison of the two maps for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UnitComparison {
+pub(super) enum UnitComparison {
     /// The same.
     Twice,
     /// The same, but so would much else: sectors that are all alike.
@@ -193,7 +193,7 @@ impl Numbers {
     }
 
     /// The unit that was moved before this sector was reached.
-    fn last_unit(&self, at: u64) -> Option<Range<u64>> {
+    pub(super) fn last_unit(&self, at: u64) -> Option<Range<u64>> {
         let unit = self.unit();
         let size = self.size_sectors();
         let range = if self.backwards {
@@ -233,7 +233,7 @@ impl Numbers {
 pub(super) struct Maps<'a, 'r> {
     pub(super) numbers: &'a Numbers,
     pub(super) old: &'a Config,
-    new: &'a Config,
+    pub(super) new: &'a Config,
     pub(super) read: &'a mut ReadMember<'r>,
 }
 
@@ -311,7 +311,7 @@ impl Maps<'_, '_> {
     }
 
     /// Compares what both maps give here, as far as members are there.
-    fn compare(&mut self, range: &Range<u64>) -> UnitComparison {
+    pub(super) fn compare(&mut self, range: &Range<u64>) -> UnitComparison {
         let mut found = UnitComparison::Bland;
         let mut hidden = false;
         let mut at = range.start;

@@ -1,5 +1,6 @@
-//! A reshape that goes on: one of a level with parity, in which the data of all members move by as
-//! much. Others are read, and md goes on with them.
+//! A reshape that goes on: one in which the data of all members move by as much, and by enough; or
+//! one of a level with parity to more members in place, from where what is written lies upon
+//! nothing that is yet to be read. Others are read, and md goes on with them.
 
 use super::maps::Numbers;
 use super::seen;
@@ -7,9 +8,12 @@ use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
 use crate::assemble::{Assembly, Candidate, Config, Options, Start};
-use crate::format::Superblock;
 use crate::format::reshaped::Side;
 use crate::format::superblock::{feature, time_parts};
+use crate::format::{Superblock, Version};
+use crate::geometry::{Geometry, RowOrder};
+use crate::level::Layout;
+use crate::units::UNIT_SECTORS;
 
 /// Returns whether the machine can go on with this one.
 pub(super) fn is_possible(
@@ -18,30 +22,82 @@ pub(super) fn is_possible(
     newest: &Superblock,
 ) -> bool {
     let reshape = &newest.reshape;
-    let by = i64::from(reshape.new_offset);
+    let by = shift(newest);
     let chunk = i64::from(numbers.old.chunk_sectors().max(numbers.new.chunk_sectors()));
-    let moves = numbers.is_parity()
-        // Forwards there has to be room before the data, and backwards behind them.
-        && (by > 0) == numbers.backwards
-        && by.unsigned_abs() >= chunk.unsigned_abs()
-        && by % chunk == 0
-        && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors)
+    let (old, new) = RowOrder::of_both(&numbers.old, &numbers.new);
+    // Forwards there has to be room before the data, and backwards behind them.
+    let has_room = (by > 0) == numbers.backwards
+        && by.unsigned_abs() >= old.least_shift(new)
+        && (!numbers.is_parity() || by % chunk == 0)
         && !newest.version.is_behind_data();
+    let in_place =
+        by == 0 && numbers.is_parity() && newest.version != Version::V0_90 && numbers.reads_ahead();
+    let moves = (has_room || in_place)
+        && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);
     // All members move by as much. Who left in another reshape is none of them.
-    let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
-    let members = members.filter(|sb| same_array(sb, newest)).filter(current);
+    let members = current(candidates, newest);
     let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
-        superblock.has(feature::NEW_OFFSET)
-            && superblock.reshape.new_offset == reshape.new_offset
-            && superblock.data_offset.checked_add_signed(by).is_some_and(|offset| offset > 0)
+        shift(superblock) == by
+            && (numbers.is_parity() || !superblock.has(feature::RECOVERY_OFFSET))
+            && superblock
+                .data_offset
+                .checked_add_signed(by)
+                .is_some_and(|offset| in_place || offset > 0)
     });
+    if !numbers.is_parity() {
+        return moves && alike && copies_move(numbers);
+    }
     // md's position may be ten seconds old at the begin. md's times have no microseconds.
     let (_, micros) = time_parts(newest.utime);
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
     let is_whole = numbers.position.is_multiple_of(numbers.unit());
     moves && is_sure && is_whole && alike
+}
+
+/// The superblocks of members that can have missed one update at most.
+fn current<'a>(
+    candidates: &'a [Candidate],
+    newest: &'a Superblock,
+) -> impl Iterator<Item = &'a Superblock> {
+    let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
+    members.filter(|sb| same_array(sb, newest)).filter(current)
+}
+
+/// Returns whether nothing is written by the new map yet. A map of fewer members is written at once
+/// where the old one is that lies beyond its end, but only when all members have heard of it.
+fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> bool {
+    let has_not_heard = |superblock: &Superblock| {
+        !superblock.has(feature::RESHAPE_ACTIVE)
+            && newest.role_of(superblock.dev_number) == superblock.role()
+    };
+    let overwrites = numbers.new.array_sectors() < numbers.old.array_sectors();
+    numbers.is_not_begun() && (!overwrites || current(candidates, newest).any(has_not_heard))
+}
+
+/// Returns whether copies move from where they are between two shapes of which one thing differs.
+fn copies_move(numbers: &Numbers) -> bool {
+    let Numbers { old, new, position, .. } = numbers;
+    let differ = [
+        old.raid_disks() != new.raid_disks(),
+        old.layout() != new.layout(),
+        old.chunk_sectors() != new.chunk_sectors(),
+    ];
+    let can_move = |map: &Geometry| match map.layout() {
+        Layout::Raid10(layout) => layout.can_move(),
+        _ => false,
+    };
+    let unit = old.chunk_sectors().min(new.chunk_sectors()).min(UNIT_SECTORS);
+    let one = differ.into_iter().filter(|differs| *differs).count() == 1;
+    let is_whole = position.is_multiple_of(unit.into()) || *position >= numbers.size_sectors();
+    one && old.copies() == new.copies() && can_move(old) && can_move(new) && is_whole
+}
+
+/// Returns by how much the data of a member move: the field counts only where the feature says so.
+fn shift(superblock: &Superblock) -> i64 {
+    let moves = superblock.has(feature::NEW_OFFSET);
+    if moves { superblock.reshape.new_offset.into() } else { 0 }
 }
 
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
@@ -56,11 +112,12 @@ pub(super) fn decide(
     let by = |side, options| {
         decide_alike(&with_bitmaps(numbers, candidates, superblock, side), newest, options)
     };
-    if numbers.is_not_begun() && !crate::broken("reshape-start") {
+    if is_not_begun(numbers, candidates, superblock) && !crate::broken("reshape-start") {
         return by(Side::Old, options);
     }
-    // All members have roles in the shape that has more of them.
-    let grows = superblock.reshape.delta_disks > 0;
+    // All members have roles in the shape that has more of them, and the bitmap is for the larger.
+    let larger = numbers.new.array_sectors() > numbers.old.array_sectors();
+    let grows = superblock.reshape.delta_disks > 0 || superblock.reshape.delta_disks == 0 && larger;
     let (wide, other) = if grows { (Side::New, Side::Old) } else { (Side::Old, Side::New) };
     let mut assembly = by(wide, options);
     let needs_other = !grows || numbers.position < numbers.size_sectors();
@@ -85,10 +142,11 @@ fn as_told(config: &mut Config, newest: &Superblock, seen: Side) {
     config.superblock.raid_disks = newest.raid_disks;
     config.superblock.layout = newest.layout;
     config.superblock.chunk_sectors = newest.chunk_sectors;
-    let by = if seen == Side::New { i64::from(newest.reshape.new_offset) } else { 0 };
+    let by = if seen == Side::New { shift(newest) } else { 0 };
     let members = config.members.iter_mut().map(|member| &mut member.superblock);
     for own in members.chain([&mut config.superblock]) {
         own.feature_map |= told;
+        own.reshape.new_offset = shift(newest) as i32;
         own.data_offset = own.data_offset.saturating_add_signed(-by);
         own.data_size = own.data_size.saturating_add_signed(by);
     }

@@ -121,6 +121,16 @@ impl Numbers {
         }
     }
 
+    /// Returns whether a unit that is moved from the position on, where the data begin at the same
+    /// place in both maps, lies upon what has been moved. Then all that follow do.
+    pub(super) fn reads_ahead(&self) -> bool {
+        let Some(more) = self.new.data_disks().checked_sub(self.old.data_disks()) else {
+            return false;
+        };
+        let units = self.position / self.unit().max(1);
+        !self.backwards && u64::from(more) * units >= u64::from(self.old.data_disks()) && more > 0
+    }
+
     /// Sectors of a member up to which the new map holds.
     fn front_on_member(&self) -> u64 {
         self.position.min(self.new.array_sectors()).div_ceil(u64::from(self.new.data_disks()))

@@ -11,6 +11,7 @@ mod front;
 mod goes_on;
 mod maps;
 mod pieces;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod weigh;
@@ -18,6 +19,7 @@ mod weigh;
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
 pub(super) use goes_on::settled;
+pub use settle::{Settlement, SettlingWrite};
 
 use self::backup::BackupPlace;
 use self::code::Code;
@@ -57,6 +59,8 @@ pub struct Halfway {
     is_sure: bool,
     /// The front was stated by who knows.
     is_stated: bool,
+    /// Nothing tells whether a backup holds what was before.
+    is_in_doubt: bool,
     /// The moved part, as parity tells it.
     code: Option<Code>,
     /// The data begin elsewhere in the new map, on some member.
@@ -113,6 +117,7 @@ pub(super) fn decide(
         places: Vec::new(),
         is_sure: false,
         is_stated: false,
+        is_in_doubt: false,
         code: None,
         shifts: candidates.iter().filter_map(|one| one.superblock.as_ref().ok()).any(shifts),
         force: options.force,

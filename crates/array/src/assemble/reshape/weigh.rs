@@ -28,6 +28,12 @@ impl Halfway {
     /// Compares the backups with what the members hold. Backups that were made too late are no
     /// longer taken. Returns a sentence for people, if there is something to say.
     pub fn weigh(&mut self, read: &mut ReadMember<'_>) -> Option<String> {
+        let said = self.weighed(read);
+        self.is_in_doubt |= said.is_some();
+        said
+    }
+
+    fn weighed(&mut self, read: &mut ReadMember<'_>) -> Option<String> {
         let Some(code) = &self.code else { return self.weigh_by_maps(read) };
         let is_whole = code.torn.is_empty();
         let found = self.found_by_code(read);
@@ -178,7 +184,7 @@ impl Halfway {
 
 impl Backup {
     /// Sectors of the array, of which it holds all.
-    fn read(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<u8>> {
+    pub(super) fn read(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<u8>> {
         if range.start < self.array.start || range.end > self.array.end {
             return None;
         }

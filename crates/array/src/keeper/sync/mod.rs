@@ -242,6 +242,17 @@ impl Sync {
         }
     }
 
+    /// Ends a recovery, since data are to move first: a member that it rebuilds is a spare then.
+    pub(in crate::keeper) fn put_off(&mut self, core: &mut Core) {
+        if !self.is_idle() {
+            return self.interrupt("the array gets more members first");
+        }
+        for (id, _) in core.members.rebuilding() {
+            core.members.change(id, |member| member.superblock.recovery_offset = 0);
+            core.members.set_state(id, State::Spare);
+        }
+    }
+
     /// A member is gone: work for or with it starts over with those that are left. A check or
     /// repair ends, as md's does: recovery onto a spare must not wait for it.
     pub(in crate::keeper) fn member_lost(

@@ -6,18 +6,19 @@
 //!    ▲                                                               │ all of the window
 //!    └────── more, or held ◄── Placing: flush, then the front in all superblocks ◄──┘
 //! ```
-//! Nothing is written over what a superblock on any member still needs. The members' front is at a
-//! row of the new shape: what lies before it is there (backwards: what lies behind it), and all
-//! else where it was. New rows begin a few rows before the old ones, and hold as much of the array
-//! each or more (backwards: behind them, as much or less); so the window may reach as far as that
-//! takes it into old rows that lie on the moved side of the front as a whole. `raid5.c` of the
-//! kernel goes by the same distance in `reshape_request`.
+//! Nothing is written over what a superblock on any member still needs. What lies before the
+//! members' front is where the new shape has it (backwards: what lies behind it), and all else
+//! where it was. New rows begin a few rows before the old ones, and hold as much of the array each
+//! or more (backwards: behind them, as much or less); so the window may reach as far as that takes
+//! it into old rows that lie on the moved side of the front as a whole. `raid5.c` and `raid10.c` of
+//! the kernel go by the same distance in `reshape_request`.
 
 use crate::format::Superblock;
 use crate::format::reshaped::{Side, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
+use crate::geometry::RowOrder;
+use crate::grow::NewShape;
 use crate::keeper::members::Moved;
-use crate::level::Level;
 use crate::units::gcd;
 
 /// The stage of the window.
@@ -33,26 +34,35 @@ pub(super) enum MovingStage {
     },
 }
 
-/// The move of an array's data. Rows are sectors of the members' data areas.
+/// The move of an array's data. Places are those of sync space: with parity, rows of the members.
 #[derive(Debug)]
 pub(in crate::keeper) struct Moving {
-    old_data_disks: u64,
-    new_data_disks: u64,
-    /// The larger one of both shapes: the front is at the begin of a stripe in both.
-    pub(super) chunk_sectors: u64,
+    old: RowOrder,
+    new: RowOrder,
+    /// Array sectors at each place.
+    per_place: u64,
+    /// Fronts are at multiples of so many places: with parity at the begin of a stripe in both
+    /// shapes. Where md had one elsewhere, the next one is.
+    align: u64,
+    /// The same for those where the move can be turned round.
+    turn_align: u64,
+    /// Copies: which rows they are in says by itself whether they have moved.
+    copies: bool,
     /// Rows of the new shape lie so many sectors behind those of the old one. Where that is less
-    /// than none, data move from the first row on.
+    /// than none, data move from the first place on.
     by: i64,
-    /// The first row behind all.
+    /// Size of the array in the smaller shape.
+    size: u64,
+    /// The first place behind all.
     pub(super) end: u64,
-    /// The row up to which all has moved, or from which on, as all members say.
+    /// The place up to which all has moved, or from which on, as all members say.
     pub(super) front: u64,
     /// The other end of the window.
     pub(super) window: u64,
     pub(super) stage: MovingStage,
     /// The reason why it does not go on before something changes.
     pub(in crate::keeper) waits: Option<String>,
-    /// It stops at the next row where it can be turned round.
+    /// It stops at the next place where it can be turned round.
     pub(in crate::keeper) turns: bool,
 }
 
@@ -62,20 +72,32 @@ impl Moving {
         if !superblock.has(feature::RESHAPE_ACTIVE) {
             return None;
         }
-        let parity = Level::from_md(superblock.level)?.parity_disks();
-        let old = shape_of_side(superblock, Side::Old)?;
-        let new = shape_of_side(superblock, Side::New)?;
-        let new_data_disks = u64::from(new.raid_disks - parity);
-        let chunk_sectors = u64::from(old.chunk_sectors.max(new.chunk_sectors));
-        let end = superblock.size_sectors / chunk_sectors * chunk_sectors;
-        let front = (superblock.reshape.position / new_data_disks).min(end);
+        let geometry = |side| {
+            let shape = NewShape::of_superblock(&shape_of_side(superblock, side)?)?;
+            shape.geometry().ok()
+        };
+        let old = geometry(Side::Old)?;
+        let new = geometry(Side::New)?;
+        let copies = new.parity_disks() == 0;
+        let align = u64::from(old.chunk_sectors().max(new.chunk_sectors()));
+        let size = old.array_sectors().min(new.array_sectors());
+        let rows = superblock.size_sectors / align * align;
+        let (per_place, end) = if copies { (1, size) } else { (new.data_disks().into(), rows) };
+        let disks = u64::from(old.data_disks());
+        let turn_align = if copies { 1 } else { disks / gcd(disks, per_place) * align };
+        let front = (superblock.reshape.position / per_place).min(end);
         let by = i64::from(superblock.reshape.new_offset);
         debug_assert_eq!(by > 0, is_backwards(superblock), "no room where it is needed");
+        let (old, new) = RowOrder::of_both(&old, &new);
         Some(Self {
-            old_data_disks: u64::from(old.raid_disks - parity),
-            new_data_disks,
-            chunk_sectors,
+            old,
+            new,
+            per_place,
+            align,
+            turn_align,
+            copies,
             by,
+            size,
             end,
             front,
             window: front,
@@ -91,7 +113,12 @@ impl Moving {
 
     /// The rows that have moved.
     pub(in crate::keeper) const fn moved(&self) -> Moved {
-        Moved { front: self.front, by: self.by }
+        let front = match (self.copies, self.by > 0) {
+            (false, _) => self.front,
+            (true, false) => 0,
+            (true, true) => u64::MAX,
+        };
+        Moved { front, by: self.by }
     }
 
     pub(super) const fn is_at_end(&self) -> bool {
@@ -103,72 +130,84 @@ impl Moving {
         self.is_at_end() && self.stage == MovingStage::Closed
     }
 
-    /// The array sector at a row of the new shape.
-    pub(super) const fn position(&self, row: u64) -> u64 {
-        row * self.new_data_disks
+    /// The array sector at a place of the new shape.
+    pub(super) const fn position(&self, place: u64) -> u64 {
+        place * self.per_place
     }
 
-    /// The first row of the window, and the first one behind it.
-    pub(super) fn span(&self) -> (u64, u64) {
+    /// The first place of the window, and the first one behind it.
+    pub(in crate::keeper) fn span(&self) -> (u64, u64) {
         (self.front.min(self.window), self.front.max(self.window))
     }
 
-    /// Returns the row up to which the window may reach: what is written up to there lies upon
+    /// Returns the place up to which the window may reach: what is written up to there lies upon
     /// nothing that is still needed.
     pub(super) fn safe_end(&self) -> u64 {
-        let stripe = self.old_data_disks * self.chunk_sectors;
         let position = self.position(self.front);
         let shift = self.by.unsigned_abs();
         if crate::broken("reshape-distance") {
             return if self.is_backwards() { 0 } else { self.end };
         }
         if self.is_backwards() {
-            (position.div_ceil(stripe) * self.chunk_sectors).saturating_sub(shift)
+            let row = self.old.end_row(position).saturating_sub(shift);
+            self.new.sector_from(row) / self.per_place
         } else {
-            (position / stripe * self.chunk_sectors + shift).min(self.end)
+            let row = self.old.first_row(position) + shift;
+            (self.new.sector_before(row) / self.per_place).min(self.end)
         }
     }
 
     /// Returns where the next window is to end, of so many rows at most.
     pub(super) fn next_end(&self, most: u64) -> u64 {
-        let chunk = self.chunk_sectors;
+        let Self { align, front, end, .. } = *self;
+        let most = most.max(self.old.height).max(self.new.height);
+        let most = self.new.sector_before(most) / self.per_place;
         let safe = self.safe_end();
         let turn = if self.turns { self.next_turn() } else { None };
         if self.is_backwards() {
-            let end = safe.max(self.front.saturating_sub(most)).next_multiple_of(chunk);
+            let end = safe.max(front.saturating_sub(most)).next_multiple_of(align);
             end.max(turn.unwrap_or(0))
         } else {
-            let end = safe.min(self.front + most) / chunk * chunk;
+            let safe = safe.min(front + most);
+            let end = if safe < end { safe / align * align } else { end };
             end.min(turn.unwrap_or(end))
         }
     }
 
-    /// The next row that begins a stripe of both shapes, the way that the move goes.
-    fn next_turn(&self) -> Option<u64> {
-        let rows = self.turn_rows();
-        let on = if self.is_backwards() {
-            (self.front / rows).checked_sub(u64::from(self.front.is_multiple_of(rows)))?
+    /// Returns how far the front has come once all of the window before this place has moved.
+    /// Backwards a window is moved as a whole, or once more.
+    pub(super) fn front_after(&self, place: u64) -> u64 {
+        let (first, end) = self.span();
+        let is_whole = place >= end;
+        if self.is_backwards() {
+            if is_whole { first } else { end }
+        } else if is_whole {
+            end
         } else {
-            self.front / rows + 1
-        };
-        Some(on * rows)
+            (place / self.align * self.align).max(first)
+        }
     }
 
-    fn turn_rows(&self) -> u64 {
-        let common = gcd(self.old_data_disks, self.new_data_disks);
-        self.old_data_disks / common * self.chunk_sectors
+    /// The next place where it can be turned round, the way that the move goes.
+    fn next_turn(&self) -> Option<u64> {
+        let places = self.turn_align;
+        let on = if self.is_backwards() {
+            (self.front / places).checked_sub(u64::from(self.front.is_multiple_of(places)))?
+        } else {
+            self.front / places + 1
+        };
+        Some(on * places)
     }
 
     /// Returns whether it could be turned round here: the front is at the begin of a stripe of both
     /// shapes, and something is left of the old one.
     pub(in crate::keeper) fn can_turn(&self) -> bool {
-        let size = self.end * self.old_data_disks.min(self.new_data_disks);
-        let is_left = self.is_backwards() || self.position(self.front) < size;
-        let is_whole = self.front.is_multiple_of(self.turn_rows());
+        let is_left = self.is_backwards() || self.position(self.front) < self.size;
+        let is_whole = self.front.is_multiple_of(self.turn_align);
         self.stage == MovingStage::Closed && is_whole && is_left && !self.is_over()
     }
 
-    /// Returns how much is done, where all units before this row are.
+    /// Returns how much is done, where all units before this place are.
     pub(super) fn done(&self, low: u64) -> u64 {
         if self.is_backwards() {
             (self.end - self.front.min(self.end)) + low.saturating_sub(self.window)

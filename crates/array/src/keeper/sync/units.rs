@@ -5,7 +5,7 @@ use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
-use crate::keeper::{Done, Fix, Unit, Unread, Work};
+use crate::keeper::{Done, Fix, Redundancy, Unit, Unread, Work};
 
 /// A member that does not hold what it was given.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +158,10 @@ impl Sync {
                 for Unread { array_sector, sectors, members } in lost {
                     self.unread.add(array_sector, sectors, &members);
                 }
-                self.note_unmoved(place, format!("row {place} of the members cannot be read"));
+                let copies = core.space.redundancy() == Redundancy::Copies;
+                let what = if copies { "sector {} of the array" } else { "row {} of the members" };
+                let what = what.replace("{}", &place.to_string());
+                self.note_unmoved(place, format!("{what} cannot be read"));
             }
             (_, Done::Alone) => self.scrub.uncompared_sectors += u64::from(unit.sectors),
             (Work::Rebuild(targets), Done::Unread(_)) if self.all_keep(core, targets, unit) => {

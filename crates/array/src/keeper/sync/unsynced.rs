@@ -88,6 +88,26 @@ impl Unsynced {
         waited
     }
 
+    /// The space has become longer than so many sectors: what is new waits for a resync.
+    pub(in crate::keeper) fn extend(&mut self, core: &mut Core, synced: u64) {
+        let end = core.space.sync_sectors();
+        if end <= synced {
+            return;
+        }
+        if let Some(intent) = &mut core.metadata.intent
+            && !crate::broken("grow-bitmap")
+        {
+            intent.need(synced, end);
+            core.metadata.queue_whole_bitmap();
+        }
+        if let Some(left) = &mut self.left {
+            left.insert(synced, end);
+        }
+        let clean = &mut core.metadata.clean;
+        clean.resynced = clean.resynced.min(synced);
+        clean.durable_resynced = clean.durable_resynced.min(synced);
+    }
+
     /// A resync has come this far: nothing below waits.
     pub(super) fn note_resynced(&mut self, core: &Core) {
         if self.sums_in_doubt(core)

@@ -35,7 +35,8 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
             sync.interrupt("what has moved is to move back");
             ended(sync, core);
         }
-        MovingStage::Closed if held => {}
+        // All that is there has heard of it, or is not needed any more.
+        MovingStage::Closed if held || core.members.untold().next().is_some() => {}
         MovingStage::Closed => open(sync, core),
         MovingStage::Opening if ends || held => {
             close(moving, core);
@@ -71,27 +72,16 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
 fn open(sync: &mut Sync, core: &mut Core) {
     let allowed = sync.speed.limit(is_busy(core)) / SECTOR_BYTES / PARTS_OF_SECOND;
     let Some(moving) = &mut sync.moving else { return };
-    let chunk = moving.chunk_sectors;
-    let most = allowed.min(MOST_ROWS).max(chunk) / chunk * chunk;
-    moving.window = moving.next_end(most);
+    moving.window = moving.next_end(allowed.min(MOST_ROWS));
     moving.stage = MovingStage::Opening;
     sync.cursor = moving.span().0;
-    core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.window });
+    core.out.push(LaneCommand::Window { front: moving.front, end: moving.window });
 }
 
-/// All that was asked for is moved: tells the members so, as far as stripes are whole. Backwards a
-/// window is moved as a whole, or once more.
+/// All that was asked for is moved: tells the members so, as far as stripes are whole.
 fn place_front(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
-    let (first, end) = moving.span();
-    let moved = sync.cursor.min(end) / moving.chunk_sectors * moving.chunk_sectors;
-    let front = if !moving.is_backwards() {
-        moved
-    } else if moved == end {
-        first
-    } else {
-        end
-    };
+    let front = moving.front_after(sync.cursor);
     sync.cursor = front;
     if front == moving.front {
         close(moving, core);
@@ -116,7 +106,7 @@ fn ended(sync: &mut Sync, core: &mut Core) {
 fn close(moving: &mut Moving, core: &mut Core) {
     moving.stage = MovingStage::Closed;
     moving.window = moving.front;
-    core.out.push(LaneCommand::Window { front_row: moving.front, end_row: moving.front });
+    core.out.push(LaneCommand::Window { front: moving.front, end: moving.front });
 }
 
 /// Takes the move out once all is where it is to be. Returns whether it is.

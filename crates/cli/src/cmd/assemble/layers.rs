@@ -2,7 +2,9 @@
 //! an array of arrays if the contents of these arrays carry the superblocks of one more.
 
 use braid_array::Refusal;
-use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict, not_in_blocks};
+use braid_array::assemble::{
+    Assembly, Candidate, Config, Options, Settlement, Start, Verdict, not_in_blocks,
+};
 use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
@@ -12,7 +14,7 @@ use braid_host::serve::Assembled;
 use super::Called;
 use crate::args::ReshapeArgs;
 use crate::cmd::found::{self, Found};
-use crate::cmd::halfway;
+use crate::cmd::halfway::{self, HalfwayFindings};
 use crate::cmd::inside::{attached, content, content_of, judge, title};
 use crate::failure::Failure;
 use crate::invocation::next_step;
@@ -30,6 +32,8 @@ pub(super) struct Layers {
     /// The array that is served.
     pub(super) top: Assembly,
     devices: Vec<Found>,
+    /// What is written before a reshape goes on that md began.
+    settlement: Option<Box<Settlement>>,
     /// Identity of the array, as typed.
     called: Called,
 }
@@ -50,7 +54,7 @@ impl Layers {
             // Members of different arrays were mixed up; the usual reasons say so best.
         }
         let devices: Vec<Found> = groups.into_iter().flatten().chain(blanks).collect();
-        Self { top: judge(&devices, options), inner: Vec::new(), devices, called }
+        Self { top: judge(&devices, options), inner: Vec::new(), devices, settlement: None, called }
     }
 
     /// Arrays, at least one of which is a member of one more.
@@ -71,7 +75,7 @@ impl Layers {
         }
         let inner = inner.into_iter().zip(groups);
         let inner = inner.map(|(assembly, found)| Layer { assembly, found }).collect();
-        let mut layers = Self { inner, top, devices: Vec::new(), called };
+        let mut layers = Self { inner, top, devices: Vec::new(), settlement: None, called };
         if let Start::Refused { reason, next, .. } = &layers.top.start {
             let reason = format!("{reason}{}", layers.problems());
             let next = layers.way_out(options).of(next.condition);
@@ -99,22 +103,41 @@ impl Layers {
         let (Start::Halfway(halfway), Some(twins)) = (to_read.start, twins) else {
             return Vec::new();
         };
-        let opened = halfway::prepare(*halfway, twins, reshape);
-        match (opened, &mut self.top.start) {
+        let candidates: Vec<Candidate> =
+            self.devices.iter().map(|one| one.candidate.clone()).collect();
+        let examined = halfway::examined(*halfway, twins, &candidates, (options, reshape));
+        match (examined, &mut self.top.start) {
             (Err(Refusal { reason, next }), start) => {
                 *start = Start::Refused { reason, next, could_force: false };
                 Vec::new()
             }
-            (Ok(opened), Start::Refused { reason, next, .. }) => {
+            (Ok(HalfwayFindings::Settles(settlement)), Start::Refused { .. }) => {
+                self.top = found::decide(settlement.candidates.clone(), options);
+                let said = goes_on(&settlement);
+                self.settlement = Some(settlement);
+                vec![said]
+            }
+            (Ok(HalfwayFindings::Reads(warnings)), Start::Refused { reason, next, .. }) => {
                 let go_on = "have md go on with it (mdadm --assemble, with --backup-file where \
                              there is one), or read it";
                 let copy = "read it, and copy what it holds";
-                next.advice = if opened.warnings.is_empty() { go_on } else { copy }.into();
-                opened.warnings.iter().for_each(|warning| *reason += &format!("; {warning}"));
+                next.advice = if warnings.is_empty() { go_on } else { copy }.into();
+                warnings.iter().for_each(|warning| *reason += &format!("; {warning}"));
                 Vec::new()
             }
-            (Ok(opened), _) => opened.warnings,
+            (Ok(HalfwayFindings::Reads(warnings)), _) => warnings,
+            (Ok(HalfwayFindings::Settles(_)), _) => Vec::new(),
         }
+    }
+
+    /// Writes what a reshape needs that md began before it goes on. Returns what is to be said.
+    pub(super) fn settle(&mut self, reshape: &ReshapeArgs) -> Result<Option<String>, Refusal> {
+        let Some(settlement) = self.settlement.take() else { return Ok(None) };
+        halfway::settle(&settlement, &self.devices)?;
+        let file = reshape.file().map_or_else(String::new, |file| {
+            format!("; {} is not needed any more, and can be deleted", file.display())
+        });
+        Ok(Some(goes_on(&settlement) + &file))
     }
 
     /// Advises to read the rest of cut-off images, where the array needs them.
@@ -361,6 +384,11 @@ fn devices_in<'a>(inner: impl IntoIterator<Item = &'a Assembly>, top: &Assembly)
         attached(top).any(|member| member == name)
     };
     inner.into_iter().filter(is_in).flat_map(attached).collect()
+}
+
+/// What is to be said of a reshape that md began and that is settled first.
+fn goes_on(settlement: &Settlement) -> String {
+    format!("the reshape that md began goes on from sector {}", settlement.position)
 }
 
 /// Decides about arrays, and about the one that they are members of.

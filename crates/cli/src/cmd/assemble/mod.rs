@@ -294,6 +294,12 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
         let next = plan.given().put_into(plan.called.named(next.clone()));
         return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
+    let settled = layers
+        .settle(&plan.reshape)
+        .map_err(|why| Failure::explained("assemble", &plan.object, why))?;
+    if let Some(said) = settled {
+        output::warning(&format!("assemble {}: {said}", plan.object));
+    }
     let degraded = layers.degraded();
     if plan.how.whole && degraded > 0 {
         let why = never_degraded(degraded, layers.invocation(plan.options));

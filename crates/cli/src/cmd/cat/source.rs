@@ -10,7 +10,7 @@ use braid_rescue::Image;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// An array.
-pub(super) enum Source<'a> {
+pub(in crate::cmd) enum Source<'a> {
     /// From its members.
     Members(Box<Reader>),
     /// From the process that serves it, and its size.

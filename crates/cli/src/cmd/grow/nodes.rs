@@ -24,6 +24,10 @@ pub(super) fn has_nodes(status: &Status) -> bool {
 pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Result<(), Failure> {
     let name = &args.name;
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
+    if args.array_size.is_some() {
+        let reason = "an array over nodes does not become smaller";
+        return Err(Failure::usage(OPERATION, name, reason, "leave --array-size out"));
+    }
     let Some(size) = args.size else {
         return Err(refused(Refusal::new(
             "over nodes only the size of an array can change yet",

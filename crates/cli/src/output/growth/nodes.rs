@@ -27,8 +27,9 @@ impl Growth {
             steps: vec![step("lengthen", Some(more * SECTOR_BYTES)), step("takeover", None)],
             may_fail_meanwhile: may_fail,
             may_fail_after: may_fail,
-            exports: exports.filter_map(|export| notice(&array.name, export)).collect(),
+            exports: exports.filter_map(|export| notice(&array.name, export, true)).collect(),
             moves: false,
+            missing: 0,
         }
     }
 }

@@ -182,6 +182,12 @@ pub(super) const MEMBERS: &[Scene] = &[
                 braid create home -l 1 -n 2 --force --assume-clean dev/sd[ef]
                 braid assemble home dev/sd[ef]",
             ),
+            (
+                "braid grow home --array-size",
+                "braid stop home
+                braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
+                braid assemble home dev/sd[abcd]",
+            ),
         ],
         ..HELP
     },

@@ -101,6 +101,20 @@ pub(super) const GROWING: &[Scene] = &[
         ..GROWN
     },
     Scene {
+        headings: &["Fewer disks, less of each"],
+        before: "disks
+            braid create home -l 5 -n 4 --assume-clean dev/sd[abcd]
+            braid assemble home $LAB/dev/sd{a,b,c,d}",
+        ..GROWN
+    },
+    Scene {
+        headings: &["Level 10"],
+        before: "disks
+            braid create fast -l 10 -n 4 --assume-clean dev/sd[abcd]
+            braid assemble fast $LAB/dev/sd{a,b,c,d}",
+        ..GROWN
+    },
+    Scene {
         headings: &["Larger disks"],
         before: "disks
             braid create home -l 5 -n 3 --size 8M --assume-clean dev/sd[abc]

@@ -184,8 +184,8 @@ impl Guest {
         self.memory.write_slice(data, GuestAddress(self.data_at(ring, slot))).unwrap();
     }
 
-    /// Puts a request into the ring; [`kick`](Self::kick) makes it available. Its data are the first
-    /// `len` bytes of the slot.
+    /// Puts a request into the ring; [`kick`](Self::kick) makes it available. Its data are the
+    /// first `len` bytes of the slot.
     pub(super) fn put(&mut self, ring: usize, slot: u16, kind: u32, sector: u64, len: u32) {
         let data = self.data_at(ring, slot);
         let at = self.rings[ring].at;

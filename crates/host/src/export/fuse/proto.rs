@@ -106,6 +106,8 @@ pub mod open {
 
 /// Notification that what the kernel knows of an inode does not hold any more.
 const NOTIFY_INVAL_INODE: i32 = 2;
+/// Notification that gives the kernel data of an inode.
+const NOTIFY_STORE: i32 = 4;
 /// Notification that asks the kernel to repeat unanswered requests.
 const NOTIFY_RESEND: i32 = 7;
 
@@ -490,6 +492,21 @@ pub fn put_stale(out: &mut Vec<u8>, node: u64) {
     // No range of data: it would begin at 0 or later.
     out.extend_from_slice(&(-1i64).to_ne_bytes());
     put_u64(out, 0);
+}
+
+/// Appends the message that makes a file so many bytes long for the kernel. Attributes alone do not
+/// while programs write: the kernel takes them for older than the last write, and a loop device
+/// then reads nothing beyond the old end. The kernel gets the last byte, a part of a page, and so
+/// asks for that page all the same.
+pub fn put_longer(out: &mut Vec<u8>, node: u64, bytes: u64) {
+    put_u32(out, 41);
+    out.extend_from_slice(&NOTIFY_STORE.to_ne_bytes());
+    put_u64(out, 0);
+    put_u64(out, node);
+    put_u64(out, bytes.saturating_sub(1));
+    put_u32(out, 1);
+    put_u32(out, 0);
+    out.push(0);
 }
 
 fn put_u16(out: &mut Vec<u8>, number: u16) {

@@ -5,7 +5,8 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::proto::{
-    FuseAnswer, FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, put_stale, resend,
+    FuseAnswer, FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTES, Operation, put_longer, put_stale,
+    resend,
 };
 use super::tree::{FileOperation, FileOutcome, Tree};
 
@@ -150,6 +151,10 @@ fn a_notification_is_as_the_kernel_reads_it() {
     put_stale(&mut out, FILE);
     // Length and code, no request, the inode, no range of data.
     assert_eq!(out, words(&[pair(40, 2), 0, FILE, u64::MAX, 0]));
+    let mut out = Vec::new();
+    put_longer(&mut out, FILE, 8192);
+    // The last byte alone, of which there is one.
+    assert_eq!(out, [words(&[pair(41, 4), 0, FILE, 8191, pair(1, 0)]), vec![0]].concat());
 }
 
 #[test]

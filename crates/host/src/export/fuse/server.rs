@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::connection::{MAX_MOUNTS, MountConnection, READER, READERS, WATCH};
 use super::jobs::{Asker, Came, FinishedJob, FuseJobs};
 use super::mount_table::{MountCommand, MountTable};
-use super::proto::{FuseAnswer, put_stale};
+use super::proto::{FuseAnswer, put_longer, put_stale};
 use super::tree::{FIRST, FileOperation, FileOutcome};
 use crate::driver::{Completion, Op, OutgoingBytes};
 use crate::engine::array_size::ArraySize;
@@ -277,10 +277,15 @@ impl Export for FuseServer {
     }
 
     fn resized(&mut self, core: &mut Core, _bytes: u64) {
+        let bytes = self.size.in_blocks(self.block_bytes);
         for number in 0..MAX_MOUNTS {
-            if self.mounts[number].is_some() {
-                self.resize(core, number);
+            let Some(mount) = &self.mounts[number] else { continue };
+            if bytes > mount.tree.size() {
+                let mut message = self.spares.pop().unwrap_or_default();
+                put_longer(&mut message.bytes, FIRST, bytes);
+                self.give(core, number, ExportToken { kind: ANSWER, index: number }, message);
             }
+            self.resize(core, number);
         }
     }
 

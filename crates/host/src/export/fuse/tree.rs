@@ -121,6 +121,11 @@ impl Tree {
         self.parts = parts;
     }
 
+    /// The size of the first file.
+    pub(super) fn size(&self) -> u64 {
+        self.files[0].1
+    }
+
     /// Sets the size of the first file.
     pub(super) fn set_size(&mut self, bytes: u64) {
         self.files[0].1 = bytes;

@@ -1,7 +1,7 @@
 //! mdadm's backups.
 
-use super::super::BackupError;
 use super::super::front::Maps;
+use super::super::{BackupError, Settlement, SettlingWrite};
 use super::*;
 use crate::refusal::Advised;
 
@@ -161,4 +161,98 @@ fn backups_behind_the_data_of_new_members_are_found() {
     assert_eq!(found(&noise(1, 5), &first, "d3"), (vec![], false), "half written");
     let foreign = header(8, 10_000, [start, 0, 48], [0; 3]);
     assert_eq!(found(&foreign, &foreign, "d3"), (vec![], false));
+}
+
+fn apply(disks: &mut Disks, settlement: &Settlement) {
+    for SettlingWrite { device, sector, bytes } in &settlement.data {
+        let sectors = bytes.len() as u64 / SECTOR_BYTES;
+        disks.at(device, *sector, sectors).copy_from_slice(bytes);
+    }
+}
+
+#[test]
+fn what_a_backup_holds_is_written_where_the_new_map_has_it() {
+    let now = time_code(10_100, 1);
+    let array = growing_in_place(0);
+    let content = noise(2 * SIZE_SECTORS, 3);
+    let mut halfway = halfway(&array, &[], READ);
+    let mut disks = Disks::new(&halfway);
+    for stripe in 0..SIZE_SECTORS / 8 {
+        disks.write(&halfway, Side::Old, stripe, &content);
+    }
+    // The first unit of two was moved when the power went off.
+    disks.write(&halfway, Side::New, 0, &content);
+    let kept = 48 * SECTOR_BYTES as usize;
+    disks.0.insert("b".to_owned(), [&[0; 8 * 512], &content[..kept]].concat());
+    assert_eq!(disks.look(&mut halfway).unwrap(), None);
+    let all = candidates(&array, &[]);
+    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none(), "without the backup");
+    halfway.add_backup("b", 56, &header(7, 10_000, [8, 0, 48], [0; 3])).unwrap();
+    let settlement = halfway.settled(&all, now, &mut disks.reader()).unwrap();
+    // The first stripe is where it was: nothing shows that it was moved after the backup was made.
+    halfway.weigh(&mut disks.reader()).expect("doubt");
+    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none(), "in doubt");
+    halfway.force = true;
+    assert!(halfway.settled(&all, now, &mut disks.reader()).is_some(), "forced");
+    assert_eq!(settlement.position, 48);
+    assert_eq!(settlement.metadata.len(), 4, "a superblock for each");
+    apply(&mut disks, &settlement);
+    let found: Vec<u8> = {
+        let mut reader = disks.reader();
+        let mut maps = Maps::of(&halfway, &mut reader).unwrap();
+        (0..48).step_by(8).flat_map(|at| maps.data(Side::New, at, 8).unwrap()).collect()
+    };
+    assert!(found == content[..kept]);
+    // Parity, too: of two stripes of four members.
+    for row in [0, 8] {
+        let mut sum = vec![0; 8 * 512];
+        for device in 0..4 {
+            let strip = disks.at(&number_name(device), DATA_OFFSET + row, 8);
+            braid_parity::xor_into(&mut sum, &[strip]);
+        }
+        assert!(sum.iter().all(|byte| *byte == 0), "row {row}");
+    }
+    let start = decide(settlement.candidates, Options::default()).start;
+    let Start::Ready { config, .. } = start else { panic!("{start:?}") };
+    assert_eq!((config.superblock.reshape.position, config.superblock.events), (48, 11));
+    assert_eq!(config.superblock.reshape.new_offset, 0);
+}
+
+#[test]
+fn a_move_in_place_goes_on_once_it_reads_ahead_of_what_it_writes() {
+    let goes_on = |position, utime| {
+        let array = Superblock { utime, ..growing_in_place(position) };
+        matches!(decide(candidates(&array, &[]), Options::default()).start, Start::Ready { .. })
+    };
+    let sure = time_code(10_000, 1);
+    assert!(!goes_on(24, sure), "the next stripe lies upon one that is yet to be read");
+    assert!(goes_on(48, sure));
+    assert!(!goes_on(48, 10_000), "md may be further on than it says");
+    assert!(goes_on(96, 10_000));
+}
+
+#[test]
+fn the_position_that_the_data_tell_is_gone_on_from() {
+    let now = time_code(10_100, 1);
+    for (blank, found) in [(60..60, 60), (56..60, 56)] {
+        let mut content = noise(2 * SIZE_SECTORS, 3);
+        let sector = |unit: usize| unit * 16 * SECTOR_BYTES as usize;
+        content[sector(blank.start)..sector(blank.end)].fill(0);
+        let (mut halfway, mut disks) = moved(40, 60, false, &content, &[]);
+        disks.look(&mut halfway).unwrap();
+        let all = candidates(&relaid(40 * 16, false), &[]);
+        let settlement = halfway.settled(&all, now, &mut disks.reader()).unwrap();
+        // What is all alike is moved again.
+        assert_eq!(settlement.position, 16 * found);
+        assert!(settlement.data.is_empty());
+        let start = decide(settlement.candidates, Options::default()).start;
+        let Start::Ready { config, .. } = start else { panic!("{start:?}") };
+        assert_eq!(config.superblock.reshape.position, 16 * found);
+    }
+    // Old stripes may have been written over in part: nothing is computed from them.
+    let content = noise(2 * SIZE_SECTORS, 3);
+    let (mut halfway, mut disks) = moved(40, 60, false, &content, &[0]);
+    let _ = disks.look(&mut halfway);
+    let all = candidates(&relaid(40 * 16, false), &[0]);
+    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none());
 }

@@ -1,0 +1,246 @@
+//! A reshape that md began, brought to where the machine can go on with it: backups are written
+//! where the new map has them, and superblocks tell the position that the data tell.
+//!
+//! Until the superblocks are written nothing has changed for who reads them: the backup still wins
+//! over what it is written to. From then on it is of no use.
+
+use std::ops::Range;
+
+use super::front::{Maps, ReadMember, UnitComparison};
+use super::goes_on::is_possible;
+use super::{Candidate, Halfway, is_halfway, same_array};
+use crate::assemble::Standing;
+use crate::assemble::check::EVENT_MARGIN;
+use crate::format::reshaped::Side;
+use crate::format::superblock::feature;
+use crate::format::{DevRole, Superblock};
+use crate::{Role, SECTOR_BYTES};
+
+/// Bytes for a sector of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettlingWrite {
+    /// Device.
+    pub device: String,
+    /// Sector.
+    pub sector: u64,
+    /// Bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// All that is written before a machine goes on with a reshape.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// Data, which have to be durable before anything of `metadata` is written.
+    pub data: Vec<SettlingWrite>,
+    /// Superblocks, each behind its bitmap's, to be written in this order.
+    pub metadata: Vec<SettlingWrite>,
+    /// The candidates as they are then.
+    pub candidates: Vec<Candidate>,
+    /// The array sector at which it goes on.
+    pub position: u64,
+}
+
+impl Halfway {
+    /// Returns what is to be written for the machine to go on with this, once the members and the
+    /// backups have been looked at; `None` where it would not be safe.
+    pub fn settled(
+        &self,
+        candidates: &[Candidate],
+        now: u64,
+        read: &mut ReadMember<'_>,
+    ) -> Option<Settlement> {
+        if (self.is_in_doubt && !self.force) || self.is_stated || self.code.is_some() {
+            return None;
+        }
+        self.check_backup().ok()?;
+        let mut maps = Maps::of(self, read)?;
+        if !maps.are_whole() {
+            return None;
+        }
+        let front = if self.is_sure { maps.firm_front(self.front) } else { self.front };
+        let position = self.end_of_backups(front);
+        // Only the data tell how far it has come, or that a backup is what was before.
+        if !self.is_sure && position == front {
+            return None;
+        }
+        let newest = self.newest(candidates, now, position);
+        let candidates: Vec<Candidate> =
+            candidates.iter().map(|one| self.settle(one, &newest)).collect();
+        let mut numbers = self.numbers.clone();
+        numbers.position = position;
+        if !is_possible(&numbers, &candidates, &newest) {
+            return None;
+        }
+        let data = self.restored(front..position, read)?;
+        let metadata = candidates.iter().filter(|one| self.is_told(one)).flat_map(written);
+        let metadata = metadata.collect();
+        Some(Settlement { data, metadata, candidates, position })
+    }
+
+    /// Returns where the backups end that begin here.
+    fn end_of_backups(&self, front: u64) -> u64 {
+        let mut at = front;
+        let holds = |at: u64| {
+            let mut arrays = self.backups.iter().map(|backup| &backup.array);
+            arrays.find(|array| array.contains(&at)).map(|array| array.end)
+        };
+        while let Some(end) = holds(at) {
+            at = end;
+        }
+        at
+    }
+
+    /// Returns the stripes of the new map that hold this range of the array, from backups.
+    fn restored(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<SettlingWrite>> {
+        let map = &self.numbers.new;
+        let chunk = u64::from(map.chunk_sectors());
+        let stripe_sectors = chunk * u64::from(map.data_disks());
+        let ends = [range.start, range.end];
+        if self.numbers.backwards || !ends.iter().all(|end| end.is_multiple_of(stripe_sectors)) {
+            return if range.is_empty() { Some(Vec::new()) } else { None };
+        }
+        let mut writes = Vec::new();
+        for stripe in range.start / stripe_sectors..range.end / stripe_sectors {
+            let mut strips: Vec<(Role, Vec<u8>)> = Vec::new();
+            let mut coefs = Vec::new();
+            for index in 0..map.data_disks() {
+                let at = stripe * stripe_sectors + u64::from(index) * chunk;
+                strips.push((map.data_role(stripe, index), self.kept(at..at + chunk, read)?));
+                coefs.push(map.q_coef(stripe, index));
+            }
+            let (p, q) = map.parity_roles(stripe);
+            let data: Vec<&[u8]> = strips.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+            let bytes = (chunk * SECTOR_BYTES) as usize;
+            let ones = vec![1; coefs.len()];
+            let of = |role, coefs: &[u8]| {
+                let mut sum = vec![0; bytes];
+                braid_parity::combine(&mut [&mut sum], coefs, &data, false);
+                (role, sum)
+            };
+            let parity: Vec<(Role, Vec<u8>)> =
+                [Some(of(p, &ones)), q.map(|q| of(q, &coefs))].into_iter().flatten().collect();
+            for (role, bytes) in strips.into_iter().chain(parity) {
+                writes.extend(self.placed(role, stripe * chunk, bytes));
+            }
+        }
+        Some(writes)
+    }
+
+    /// Sectors of the array, from a backup.
+    fn kept(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let backup = self.backups.iter().find(|one| one.array.contains(&at))?;
+            let end = range.end.min(backup.array.end);
+            bytes.extend(backup.read(at..end, read)?);
+            at = end;
+        }
+        Some(bytes)
+    }
+
+    /// A strip where the new map has it, if its member is there.
+    fn placed(&self, role: Role, sector: u64, bytes: Vec<u8>) -> Option<SettlingWrite> {
+        let members = &self.new.as_deref().ok()?.members;
+        let member = members.iter().find(|it| it.standing == Standing::InSync { role })?;
+        let sector = member.superblock.data_offset + sector;
+        Some(SettlingWrite { device: member.device.clone(), sector, bytes })
+    }
+
+    /// Returns whether a candidate is told of the position.
+    fn is_told(&self, candidate: &Candidate) -> bool {
+        candidate.superblock.as_ref().is_ok_and(|own| {
+            same_array(own, &self.superblock)
+                && is_halfway(own)
+                && own.events.saturating_add(EVENT_MARGIN) >= self.superblock.events
+        })
+    }
+
+    /// The newest superblock with the position. A member that is being rebuilt, as that with Q is
+    /// for md while level 5 becomes level 6, is a spare until the reshape is over.
+    fn newest(&self, candidates: &[Candidate], now: u64, position: u64) -> Superblock {
+        let mut newest = (*self.superblock).clone();
+        newest.events += 1;
+        newest.utime = now;
+        newest.reshape.position = position;
+        for own in candidates.iter().filter(|one| self.is_told(one)) {
+            if let Ok(own) = &own.superblock
+                && own.has(feature::RECOVERY_OFFSET)
+                && let Some(role) = newest.roles.get_mut(own.dev_number as usize)
+            {
+                *role = DevRole::Spare;
+            }
+        }
+        newest
+    }
+
+    /// A candidate as it is when its superblock tells what the newest one does.
+    fn settle(&self, candidate: &Candidate, newest: &Superblock) -> Candidate {
+        let mut settled = candidate.clone();
+        if self.is_told(candidate)
+            && let Ok(own) = &mut settled.superblock
+        {
+            if let Some(Ok(bitmap)) = &mut settled.bitmap
+                && !bitmap.stale(own.set_uuid, own.events)
+            {
+                bitmap.superblock.events = newest.events;
+            }
+            own.events = newest.events;
+            own.utime = newest.utime;
+            own.reshape.position = newest.reshape.position;
+            own.roles.clone_from(&newest.roles);
+            own.feature_map &= !feature::RECOVERY_OFFSET;
+            own.recovery_offset = 0;
+        }
+        settled
+    }
+}
+
+impl Maps<'_, '_> {
+    /// Returns whether all members are there, but for one that holds nothing but Q, or is being
+    /// rebuilt: stripes that were written over as far as the other ones were cannot be computed.
+    fn are_whole(&self) -> bool {
+        let missing = |side: Side| {
+            let config = if side == Side::Old { self.old } else { self.new };
+            let disks = u16::try_from(self.numbers.map(side).raid_disks()).unwrap_or(u16::MAX);
+            let apart = self.numbers.apart(side);
+            let holds = |role| {
+                let mut members = config.members.iter();
+                members.any(|member| match member.standing {
+                    Standing::InSync { role: held } => held == role,
+                    Standing::Rebuilding { role: held, .. } => {
+                        held == role && self.numbers.map(side).parity_disks() == 2
+                    }
+                    _ => false,
+                })
+            };
+            Role::all(disks).filter(|role| Some(*role) != apart && !holds(*role)).count()
+        };
+        missing(Side::Old) == 0 && missing(Side::New) == 0
+    }
+
+    /// Goes back over what is the same in both maps and all alike: nothing shows that its parity
+    /// was written, and to move it once more does no harm.
+    fn firm_front(&mut self, front: u64) -> u64 {
+        let told = self.numbers.position;
+        let mut at = front;
+        while at != told
+            && let Some(unit) = self.numbers.last_unit(at)
+            && self.compare(&unit) == UnitComparison::Bland
+        {
+            at = if self.numbers.backwards { unit.end } else { unit.start };
+        }
+        at
+    }
+}
+
+/// The bitmap's superblock and the member's, as they are written.
+fn written(candidate: &Candidate) -> Vec<SettlingWrite> {
+    let Ok(superblock) = &candidate.superblock else { return Vec::new() };
+    let write = |sector, bytes| SettlingWrite { device: candidate.device.clone(), sector, bytes };
+    let bitmap = candidate.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    let bitmap = bitmap.zip(superblock.bitmap_sector());
+    let bitmap = bitmap.map(|(bitmap, sector)| write(sector, bitmap.encode_page(0)));
+    let own = write(superblock.super_offset, superblock.encode());
+    bitmap.into_iter().chain([own]).collect()
+}
