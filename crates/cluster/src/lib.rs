@@ -37,6 +37,7 @@ pub mod journal;
 mod member;
 pub mod moving;
 pub mod node;
+pub mod pair;
 pub mod pipeline;
 pub mod policy;
 pub mod program;

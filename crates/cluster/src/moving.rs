@@ -13,18 +13,18 @@
 //! being moved, so nobody serves it alone. Whoever takes both over is granted the old one and the
 //! new one before the first request: the front is what the new one says then.
 
+mod commands;
 mod pieces;
 mod split;
 mod stage;
 
 use std::collections::VecDeque;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::figures::MemberFigures;
-use braid_array::grow::Grow;
 use braid_array::request::Full;
 use braid_array::status::{Status, SyncStatus};
 use braid_array::{
@@ -43,6 +43,8 @@ const OLD_IO: u64 = 1 << 56;
 /// Ids of this machine's own commands to the two clients; nobody else counts so far.
 const NOTE: CommandId = CommandId(u64::MAX);
 const STOP: [CommandId; 2] = [CommandId(u64::MAX - 1), CommandId(u64::MAX - 2)];
+/// A command to the old array whose answer nobody waits for.
+const BESIDE: CommandId = CommandId(u64::MAX - 3);
 
 /// One of the two arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,11 +174,11 @@ impl MovingClient {
         &mut self.arrays[side as usize]
     }
 
-    /// The array that is left, or that data move to.
+    /// The array that stands for both: the one that is left, or else the new one, which has all
+    /// nodes.
     const fn main(&self) -> Side {
         match self.step {
             Step::Over(side) => side,
-            _ if self.back => Side::Old,
             _ => Side::New,
         }
     }
@@ -263,79 +265,6 @@ impl MovingClient {
         }
     }
 
-    fn command(&mut self, id: CommandId, command: Command) {
-        match command {
-            Command::Stop if self.stop.is_some() => {
-                self.reply(id, Err(Refusal::new("it is being stopped already", "wait for it")));
-            }
-            Command::Stop => self.stop = Some(Stop { id, left: 0, told: false, result: Ok(()) }),
-            command if self.is_over() => self.pass_command(self.main(), id, command),
-            Command::SpeedLimits { min_bytes_s, max_bytes_s } => {
-                self.limits.min_bytes_per_s = min_bytes_s.unwrap_or(self.limits.min_bytes_per_s);
-                self.limits.max_bytes_per_s = max_bytes_s.or(self.limits.max_bytes_per_s);
-                self.restart_speed();
-                self.pass_command(
-                    self.main(),
-                    id,
-                    Command::SpeedLimits { min_bytes_s, max_bytes_s },
-                );
-            }
-            Command::Pause(paused) => {
-                self.limits.paused = paused;
-                self.restart_speed();
-                self.pass_command(self.main(), id, Command::Pause(paused));
-            }
-            Command::Grow(Grow::Undo) => match self.may_turn() {
-                Ok(()) => self.turn = Some(id),
-                Err(why) => self.reply(id, Err(why)),
-            },
-            _ => {
-                let why = "its data are being moved to other nodes";
-                self.reply(id, Err(Refusal::new(why, "wait for the end, or braid grow --undo")));
-            }
-        }
-    }
-
-    fn may_turn(&self) -> Result<(), Refusal> {
-        match self.step {
-            _ if self.back || self.turn.is_some() => {
-                Err(Refusal::new("its data go back already", "wait for the end"))
-            }
-            Step::Starting | Step::Refused | Step::Marking => {
-                Err(Refusal::new("its nodes are not connected yet", "try again when they are"))
-            }
-            Step::Ending | Step::Leaving | Step::Over(_) => {
-                Err(Refusal::new("all data have moved", "it is too late to go back"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn pass_command(&mut self, side: Side, id: CommandId, command: Command) {
-        let now = self.now;
-        self.array_mut(side).handle(now, Event::Command { id, command });
-    }
-
-    /// Stops the arrays, once no window is open, or nodes are away for which it would have to wait.
-    fn drive_stop(&mut self) -> bool {
-        let away = Side::BOTH.iter().any(|&side| self.array(side).is_waiting());
-        let busy = self.window().is_some() || matches!(self.step, Step::Turning | Step::Ending);
-        let busy = busy || self.step == Step::Leaving;
-        let Some(stop) = self.stop.as_mut().filter(|stop| !stop.told && (away || !busy)) else {
-            return false;
-        };
-        stop.told = true;
-        let sides = self.sides();
-        if let Some(stop) = &mut self.stop {
-            stop.left = sides.len() as u32;
-        }
-        self.fail_held(true);
-        for &side in sides {
-            self.stop_array(side);
-        }
-        true
-    }
-
     /// The next action of a client that others are to carry out.
     fn poll_array(&mut self, side: Side) -> Option<Action> {
         let tag = if side == Side::Old { OLD_IO } else { 0 };
@@ -356,6 +285,7 @@ impl MovingClient {
                     self.noted(result);
                     continue;
                 }
+                Action::Reply { id: BESIDE, .. } => continue,
                 Action::Reply { id, result } if STOP.contains(&id) => {
                     self.stopped(result);
                     continue;
@@ -503,6 +433,7 @@ impl BlockMachine for MovingClient {
             return status;
         }
         let other = self.array(self.main().other()).status();
+        status.array_sectors = self.array_sectors();
         status.degraded = status.degraded.max(other.degraded);
         status.waiting = status.waiting.or(other.waiting);
         if other.state == braid_array::status::ArrayState::Failed || self.step == Step::Refused {
@@ -510,6 +441,7 @@ impl BlockMachine for MovingClient {
         }
         if status.sync.is_idle() {
             status.sync = self.sync_status();
+            status.held_up = self.why.map(|why| format!("what is to be moved: {why}"));
         }
         status
     }

@@ -11,8 +11,12 @@
 use std::ops::Range;
 
 use braid_array::action::{Command, CommandId, Event};
+use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::MoveNote;
-use braid_array::{BlockMachine, Instant, Machine, Op, Refusal, RequestError, SECTOR_BYTES};
+use braid_array::outline::Outline;
+use braid_array::{
+    Action, BlockMachine, Instant, Machine, Op, Refusal, RequestError, SECTOR_BYTES,
+};
 
 use super::split::Answered;
 use super::{MovingClient, NOTE, STOP, Side};
@@ -127,6 +131,7 @@ impl MovingClient {
             [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= self.total => {
                 (self.front, self.back) = (front, back);
                 self.step = Step::Closed;
+                self.notify(ArrayEvent::SyncStarted(SyncAction::Reshape));
             }
             _ => self.step = Step::Refused,
         }
@@ -273,7 +278,10 @@ impl MovingClient {
 
     fn told(&mut self) {
         match self.step.clone() {
-            Step::Marking => self.step = Step::Closed,
+            Step::Marking => {
+                self.step = Step::Closed;
+                self.notify(ArrayEvent::SyncStarted(SyncAction::Reshape));
+            }
             Step::Telling(window) => {
                 self.front = if self.back { window.start } else { window.end };
                 self.step = Step::Closed;
@@ -315,7 +323,21 @@ impl MovingClient {
     pub(super) fn stopped(&mut self, result: Result<(), Refusal>) {
         if self.step == Step::Leaving {
             // It is not needed, however it ended.
-            self.step = Step::Over(if self.back { Side::Old } else { Side::New });
+            let stays = if self.back { Side::Old } else { Side::New };
+            self.step = Step::Over(stays);
+            let outline = |side| {
+                let status = self.array(side).status();
+                Outline::of(&status.superblock, status.array_sectors)
+            };
+            let (from, to) = (outline(Side::Old), outline(stays));
+            if from != to {
+                self.notify(ArrayEvent::ShapeChanged { from, to });
+            }
+            self.notify(ArrayEvent::SyncFinished {
+                action: SyncAction::Reshape,
+                mismatch_sectors: 0,
+                end: SyncEnd::Complete,
+            });
             return;
         }
         if let Some(stop) = &mut self.stop {
@@ -349,8 +371,12 @@ impl MovingClient {
         self.not_before = Instant(self.opened.0.saturating_add(nanos as u64));
     }
 
+    fn notify(&mut self, event: ArrayEvent) {
+        self.actions.push_back(Action::Notify(event));
+    }
+
     /// Answers a command.
     pub(super) fn reply(&mut self, id: CommandId, result: Result<(), Refusal>) {
-        self.actions.push_back(braid_array::Action::Reply { id, result });
+        self.actions.push_back(Action::Reply { id, result });
     }
 }
