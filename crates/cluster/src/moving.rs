@@ -434,6 +434,9 @@ impl BlockMachine for MovingClient {
         }
         let other = self.array(self.main().other()).status();
         status.array_sectors = self.array_sectors();
+        let had = other.superblock.raid_disks;
+        status.superblock.reshape.delta_disks =
+            status.superblock.raid_disks.cast_signed() - had.cast_signed();
         status.degraded = status.degraded.max(other.degraded);
         status.waiting = status.waiting.or(other.waiting);
         if other.state == braid_array::status::ArrayState::Failed || self.step == Step::Refused {

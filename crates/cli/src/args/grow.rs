@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use braid_array::Refusal;
 use clap::{ArgGroup, Args, ValueHint};
 
+use super::nodes::NetworkArgs;
 use super::size::{Size, parse_rounded, parse_size};
 
 const GROW_HELP: &str = "\
@@ -14,11 +15,12 @@ const GROW_HELP: &str = "\
     they do, --undo moves them back. Other changes that would have to move data are refused. \
     Devices of --add are checked as by braid \
     add before anything is changed; an array gets them as spares first, one of level 0 when its \
-    level has changed. Over nodes the size alone can change: volumes become longer, where their \
-    nodes have room.\n\n\
+    level has changed. Over nodes volumes become longer, where their nodes have room, or all data \
+    move to an array over more nodes, for which each node needs room besides what it has.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
+    braid grow home --raid-devices 4 --add node://n4:7000 --wait\n  \
     braid grow home --pause\n  \
     braid grow home --undo\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
@@ -86,6 +88,8 @@ pub(crate) struct GrowArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 /// The used part of each member.

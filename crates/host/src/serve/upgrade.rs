@@ -136,7 +136,7 @@ impl Upgrade<'_> {
     fn try_replace_program(
         &self,
         running: &mut Running,
-        NextProgram { program, takes, force, asker }: NextProgram,
+        NextProgram { program, takes, force, more, asker }: NextProgram,
     ) -> Result<NotReplaced, Refusal> {
         let Some(Successor(words)) = self.successor else {
             let reason = "its members are memory of its process, or pieces of other arrays, with \
@@ -146,7 +146,7 @@ impl Upgrade<'_> {
         check_version(&program, takes)?;
         let ended = || Refusal::new("the engine has ended", "assemble the array again");
         let status = running.submissions.status().ok_or_else(ended)?;
-        let members = members(&status)?;
+        let members = [members(&status)?, more].concat();
         trial::check_program(&program)?;
         let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
         let system = |error| refused_by_system(&error);
