@@ -153,7 +153,10 @@ impl MovingClient {
             noting: None,
             held: VecDeque::new(),
             fail_timeout_ms,
-            limits: SyncStatus::default(),
+            limits: SyncStatus {
+                min_bytes_per_s: SyncStatus::DEFAULT_MIN_BYTES_PER_S,
+                ..SyncStatus::default()
+            },
             window_pieces: stage::FIRST_PIECES,
             opened: Instant::default(),
             busy: false,

@@ -9,8 +9,10 @@ use braid_array::format::MoveNote;
 /// The end of the other name of a volume.
 const OTHER: &str = ".2";
 
-/// UUIDs of arrays that come after one another differ by less than this.
-const STEPS: u128 = 1 << 16;
+/// The number in a UUID that tells the order of arrays, and as many bytes that it changes, so that
+/// both halves of the UUID together, by which a device of the array may be known, stay the same.
+const NUMBER: std::ops::Range<usize> = 1..5;
+const OPPOSITE: std::ops::Range<usize> = 9..13;
 
 /// Returns the name on its node of the volume that data of this one move to: `x.2` for `x`, and
 /// `x` again for that.
@@ -25,17 +27,31 @@ pub fn is_other_name(volume: &str) -> bool {
     volume.ends_with(OTHER)
 }
 
-/// Returns the UUID of an array that data of an array move to, so many steps later.
+/// Returns the UUID of an array that data of an array move to. A random number makes it another one
+/// each time: a node that was away may have what an earlier one has left.
 #[must_use]
-pub const fn later_uuid(array: [u8; 16], steps: u16) -> [u8; 16] {
-    u128::from_be_bytes(array).wrapping_add(steps as u128).to_be_bytes()
+pub fn later_uuid(array: [u8; 16], random: u32) -> [u8; 16] {
+    let steps = (random >> 1).max(1);
+    with_number(array, number(&array).wrapping_add(steps))
 }
 
 /// Returns whether data of the `old` array may have moved to the other one.
 #[must_use]
-pub const fn is_later(old: [u8; 16], new: [u8; 16]) -> bool {
-    let steps = u128::from_be_bytes(new).wrapping_sub(u128::from_be_bytes(old));
-    0 < steps && steps < STEPS
+pub fn is_later(old: [u8; 16], new: [u8; 16]) -> bool {
+    let steps = number(&new).wrapping_sub(number(&old));
+    0 < steps && steps <= u32::MAX >> 1 && with_number(old, number(&new)) == new
+}
+
+fn number(array: &[u8; 16]) -> u32 {
+    array[NUMBER].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+fn with_number(mut array: [u8; 16], number: u32) -> [u8; 16] {
+    for ((at, opposite), byte) in NUMBER.zip(OPPOSITE).zip(number.to_be_bytes()) {
+        array[opposite] ^= array[at] ^ byte;
+        array[at] = byte;
+    }
+    array
 }
 
 /// The array that counts.
@@ -89,8 +105,13 @@ mod tests {
         assert_eq!(other_volume("x"), "x.2");
         assert_eq!(other_volume("x.2"), "x");
         assert!(is_other_name("x.2") && !is_other_name("x2"));
-        let (old, new) = ([0xff; 16], later_uuid([0xff; 16], 3));
-        assert!(is_later(old, new) && !is_later(new, old) && !is_later(old, old));
+        let half = |array: [u8; 16], at: usize| array[at..at + 8].to_vec();
+        let both = |array| half(array, 0).into_iter().zip(half(array, 8)).map(|(a, b)| a ^ b);
+        for random in [0, 1, 77, u32::MAX] {
+            let (old, new) = ([0xf7; 16], later_uuid([0xf7; 16], random));
+            assert!(is_later(old, new) && !is_later(new, old) && !is_later(old, old));
+            assert!(both(old).eq(both(new)), "{random}");
+        }
         assert!(!is_later([1; 16], [2; 16]));
     }
 

@@ -100,17 +100,19 @@ fn moves_to_one_more(shape: &str, count: usize) {
     let before = size(&served.lab);
     let mut export = connect(&served.lab.path("x.sock"), "x", before);
     let block = served.content[..4096].to_vec();
-    std::thread::scope(|scope| {
+    let written = std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (tell, begun) = std::sync::mpsc::channel();
-        scope.spawn(move || {
-            let mut at = 0;
+        let writer = scope.spawn(move || {
+            let mut count = 0;
             while stopped.try_recv().is_err() {
-                ask(&mut export, 1, at, &block).expect("no write fails");
-                at = (at + (1 << 20)) % before as u64;
+                let at = (count << 20) % before;
+                ask(&mut export, 1, at as u64, &block).expect("no write fails");
+                count += 1;
                 // Nobody listens after the first.
                 let _ = tell.send(());
             }
+            count
         });
         begun.recv().expect("a write");
         let said = served.grow();
@@ -119,8 +121,9 @@ fn moves_to_one_more(shape: &str, count: usize) {
         until("a window", || detail(&served.lab, "x")["sync"]["done_bytes"] != 0);
         // The writer has ended only if a write has failed.
         let _ = stop.send(());
+        writer.join().expect("no wrong answer")
     });
-    for at in (0..served.content.len()).step_by(1 << 20) {
+    for at in (0..served.content.len()).step_by(1 << 20).take(written) {
         let block = served.content[..4096].to_vec();
         served.content[at..at + 4096].copy_from_slice(&block);
     }
@@ -166,7 +169,7 @@ fn what_has_moved_moves_back() {
     served.compare("all is back");
     let refused = served.lab.refused(1, "grow x --undo", &[], &[]);
     assert!(refused.contains("no data are being moved"), "{refused}");
-    // And again, under a UUID that no node has heard of.
+    // And again.
     served.grow();
     served.lab.ok("limit x --max none", &[]);
     served.all_moved("x.2", 4);

@@ -28,6 +28,8 @@ const RETRY_MS: u64 = 1000;
 const SHORT_MS: u64 = 60;
 const LONG_MS: u64 = 250;
 const MOST_PIECES: u64 = 32;
+/// The longest pause between two windows where requests come and no maximum is set.
+const LONGEST_NANOS: u64 = 5_000_000_000;
 pub(super) const FIRST_PIECES: u64 = 8;
 
 /// The step that a move has come to. Ranges are windows, in array sectors.
@@ -360,15 +362,15 @@ impl MovingClient {
         } else if took_ms > LONG_MS {
             self.window_pieces = (self.window_pieces / 2).max(1);
         }
-        let max = self.limits.max_bytes_per_s.unwrap_or(u64::MAX);
-        let limit = if self.busy { self.limits.min_bytes_per_s.min(max) } else { max };
-        if limit == u64::MAX {
-            return;
-        }
         let bytes = u128::from(sectors * SECTOR_BYTES);
         let of_member = bytes * u128::from(self.member_sectors) / u128::from(self.total.max(1));
-        let nanos = of_member * 1_000_000_000 / u128::from(limit.max(1));
-        self.not_before = Instant(self.opened.0.saturating_add(nanos as u64));
+        let takes = |bytes_per_s: u64| {
+            let nanos = of_member * 1_000_000_000 / u128::from(bytes_per_s.max(1));
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        };
+        let max = self.limits.max_bytes_per_s.map_or(0, takes);
+        let min = if self.busy { takes(self.limits.min_bytes_per_s).min(LONGEST_NANOS) } else { 0 };
+        self.not_before = Instant(self.opened.0.saturating_add(max.max(min)));
     }
 
     fn notify(&mut self, event: ArrayEvent) {

@@ -36,9 +36,6 @@ use crate::invocation::shell_word;
 use crate::output;
 use crate::output::growth::Growth;
 
-/// Attempts to find a UUID that no node knows of an earlier array.
-const UUIDS: u16 = 256;
-
 /// The array to be made.
 struct NewNodes {
     array: NewArray,
@@ -104,6 +101,7 @@ fn conclude(run_dir: &Path, args: &GrowArgs, growth: &Growth) -> Result<(), Fail
 fn planned(args: &GrowArgs, status: &Status, network: Network) -> Result<NewNodes, Failure> {
     let name = &args.name;
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
+    grow::check(status).map_err(refused)?;
     let places = places(args, status)?;
     let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
     if args.raid_devices.is_some_and(|typed| typed != count) || args.add.is_empty() {
@@ -128,7 +126,7 @@ fn planned(args: &GrowArgs, status: &Status, network: Network) -> Result<NewNode
             leftovers.push((VolumeAddress { address, volume: volume.unwrap_or_default() }, array));
         }
     }
-    array.set_uuid = free_uuid(status.superblock.set_uuid, &sites).map_err(refused)?;
+    array.set_uuid = later_uuid(status.superblock.set_uuid, Uuid::new_v4().as_fields().0);
     let rooms: Vec<u64> = sites.iter().map(Site::room).collect();
     let (size, blueprint) = fit(&mut array, &places, &rooms, status).map_err(refused)?;
     let had = status.superblock.raid_disks as usize;
@@ -241,16 +239,6 @@ fn is_left(found: &Superblock, ours: &Superblock) -> bool {
     before || begun && is_later(ours.set_uuid, found.set_uuid)
 }
 
-/// Returns the next UUID of which no node knows anything.
-fn free_uuid(ours: [u8; 16], sites: &[Site]) -> Result<[u8; 16], Refusal> {
-    let is_free = |uuid: &[u8; 16]| sites.iter().all(|site| !site.survey.votes.contains(uuid));
-    let next = "have the nodes forget arrays that are gone: braid node forget";
-    (1..=UUIDS)
-        .map(|steps| later_uuid(ours, steps))
-        .find(is_free)
-        .ok_or_else(|| Refusal::new("its nodes remember too many arrays that it was", next))
-}
-
 /// Makes the array as large as its nodes have room for: at most with as much of each member as
 /// before, and not smaller than it was.
 fn fit(
@@ -268,7 +256,7 @@ fn fit(
     let least = rooms.iter().zip(places).min_by_key(|(room, _)| **room);
     let room = least.map_or(0, |(room, _)| *room);
     let lacks = blueprint.volume_bytes.saturating_sub(room);
-    let whole = size_over(array, nodes)?;
+    let whole = grow::size_over(array, nodes)?;
     if lacks == 0 && whole.array_sectors >= status.array_sectors {
         return Ok((whole, blueprint));
     }
@@ -276,7 +264,7 @@ fn fit(
     let smaller = array.size_bytes.saturating_sub(lacks.next_multiple_of(stripe_bytes.max(1)));
     let needed_bytes = blueprint.volume_bytes;
     array.size_bytes = smaller;
-    let fits = size_over(array, nodes)
+    let fits = grow::size_over(array, nodes)
         .ok()
         .filter(|size| smaller >= stripe_bytes && size.array_sectors >= status.array_sectors);
     let Some(size) = fits else {
@@ -288,10 +276,6 @@ fn fit(
         return Err(Refusal::new(reason, "make room in its file system, or add more nodes"));
     };
     Ok((size, plan(array)?))
-}
-
-fn size_over(array: &NewArray, nodes: u16) -> Result<NewSize, Refusal> {
-    grow::size_over(array, nodes)
 }
 
 /// Makes the volumes.

@@ -166,8 +166,20 @@ pub(super) struct Look {
     pub(super) missing: Vec<Missing>,
 }
 
+impl Look {
+    /// Returns the names that its volumes have, in the order in which they were typed. A volume of
+    /// another array has none.
+    pub(super) fn names(&self, typed: &[NodeArg]) -> Vec<NodeArg> {
+        let found = self.volumes.iter().map(|one| &one.node);
+        let all = found.chain(self.missing.iter().map(|one| &one.node));
+        let name = |typed: &NodeArg| all.clone().find(|one| one.address == typed.address);
+        typed.iter().filter_map(name).cloned().collect()
+    }
+}
+
 /// Separates answers from errors, which are the reasons why a member is missing.
 fn known<T>(
+    operation: &str,
     nodes: &[NodeArg],
     answers: Vec<Result<T, RemoteError>>,
     missing: &mut Vec<Missing>,
@@ -178,7 +190,7 @@ fn known<T>(
             Ok(answer) => found.push((node.clone(), answer)),
             Err(error) => {
                 let without = Missing::new(node, error);
-                missing.push(without.map_err(|error| failed("assemble", node, &error))?);
+                missing.push(without.map_err(|error| failed(operation, node, &error))?);
             }
         }
     }
@@ -188,6 +200,7 @@ fn known<T>(
 /// Looks at all volumes, on connections of their own, all at once; with `both`, also at those with
 /// the other names, which take the place of the first where these are not there.
 pub(super) fn look(
+    operation: &str,
     nodes: &[NodeArg],
     both: bool,
     network: Network,
@@ -213,7 +226,7 @@ pub(super) fn look(
         }
     };
     let mut missing = Vec::new();
-    let found = known(nodes, ask_all(nodes, all_of), &mut missing)?;
+    let found = known(operation, nodes, ask_all(nodes, all_of), &mut missing)?;
     Ok(Look { volumes: found.into_iter().flat_map(|(_, found)| found).collect(), missing })
 }
 
@@ -224,7 +237,8 @@ pub(super) fn judge(
     network: Network,
     timeout: Duration,
 ) -> Result<JudgedArray, Failure> {
-    judge_look(look(nodes, false, network, timeout)?, None, options, network, (false, timeout))
+    let look = look("assemble", nodes, false, network, timeout)?;
+    judge_look(look, None, options, network, (false, timeout))
 }
 
 /// Judges the array of this name, if one is given. Refuses volumes in use by other clients, unless
@@ -269,7 +283,7 @@ pub(super) fn judge_look(
         Ok((remote, candidate))
     };
     let found = volumes.iter().map(hold).collect();
-    let found = known(&volumes, found, &mut missing)?;
+    let found = known("assemble", &volumes, found, &mut missing)?;
     let (volumes, found): (Vec<NodeArg>, Vec<_>) = found.into_iter().unzip();
     let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {

@@ -47,7 +47,14 @@ pub(super) fn run(
     let options = Options { force: args.force, read_only: args.readonly, unclean: true };
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
-        return explain_nodes(called, &volumes, options, args);
+        let look = look("assemble", &volumes, true, network, timeout)?;
+        let chosen = Chosen::of(look, name)
+            .map_err(|why| Failure::explained("assemble", &volumes[0], why))?;
+        let arrays = match chosen {
+            Chosen::One(look) | Chosen::Left(look, _) => vec![look.names(&volumes)],
+            Chosen::Pair(looks) => looks.iter().map(|look| look.names(&volumes)).collect(),
+        };
+        return explain_nodes(called, &arrays, options, args);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
     let start = Start {
@@ -64,7 +71,7 @@ pub(super) fn run(
         object: &object,
     };
     launch("assemble", &object, args.foreground, daemon, |daemon| {
-        let look = look(&volumes, true, network, timeout)?;
+        let look = look("assemble", &volumes, true, network, timeout)?;
         let refused = |why| Failure::explained("assemble", &object, why);
         let chosen = Chosen::of(look, name).map_err(refused)?;
         let mut serving = serving;
@@ -155,6 +162,28 @@ impl Start<'_> {
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Again { judge: judge_again(name.clone(), &config, *how), fail_timeout };
         Ok(Started { name, config, again, not_in })
+    }
+}
+
+/// Returns the volumes that an array has which is stopped, of those that were named: since it got
+/// more nodes they may have other names.
+pub(in crate::cmd) fn present(
+    operation: &str,
+    name: Option<&str>,
+    volumes: &[NodeArg],
+    network: Network,
+) -> Result<Vec<NodeArg>, Failure> {
+    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
+    let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
+    let look = look(operation, volumes, true, network, timeout)?;
+    let chosen = Chosen::of(look, name).map_err(|why| Failure::explained(operation, &object, why));
+    match chosen? {
+        Chosen::One(look) | Chosen::Left(look, _) => Ok(look.names(volumes)),
+        Chosen::Pair(_) => {
+            let reason = "its data are on their way to other nodes";
+            let next = "assemble it, and wait until all have moved";
+            Err(Failure::refused(operation, object, reason, next))
+        }
     }
 }
 
