@@ -2,7 +2,8 @@
 
 use braid_array::action::{Action, Command, CommandId};
 use braid_array::events::SyncAction;
-use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::MoveNote;
+use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::grow::Grow;
 use braid_array::status::{ArrayState, Status};
 use braid_array::{RequestError, RequestId};
@@ -29,6 +30,9 @@ enum Mishap {
     Client,
     /// All lose power.
     Power,
+    /// Something is written behind the front as soon as that has moved; then the client dies, or
+    /// all lose power.
+    Behind,
     /// The data are to go back.
     Turn,
 }
@@ -46,6 +50,8 @@ impl Moved {
                 Mishap::Client,
                 Mishap::Client,
                 Mishap::Power,
+                Mishap::Behind,
+                Mishap::Behind,
                 Mishap::Turn,
             ]);
             self.world.note(&[90], || format!("MISHAP {mishap:?}"));
@@ -92,22 +98,69 @@ impl Moved {
             Mishap::Client => {
                 self.begin_another()?;
             }
-            Mishap::Power => {
-                self.world.kill(self.client);
-                self.judge.client_ends(self.client);
-                (0..all).for_each(|id| self.world.kill(self.nodes[id]));
-                for id in 0..all {
-                    let before = self.nodes[id];
-                    let mut disks = self.disks_of(before).map(|disk| disk.cloned());
-                    disks.iter_mut().flatten().for_each(|disk| disk.power_cut(&mut self.rng));
-                    self.nodes[id] = self.start_node(id, disks, Some(before));
+            Mishap::Power => self.lose_power()?,
+            Mishap::Behind => {
+                self.write_behind_the_front()?;
+                if self.rng.percent(50) {
+                    self.begin_another()?;
+                } else {
+                    self.lose_power()?;
                 }
-                self.judge.oracle.power_cut();
-                self.begin_client()?;
             }
             Mishap::Turn => self.world.command(self.client, TURN, Command::Grow(Grow::Undo)),
         }
         self.be_whole()
+    }
+
+    fn lose_power(&mut self) -> Result<(), Failure> {
+        let all = self.nodes.len();
+        self.world.kill(self.client);
+        self.judge.client_ends(self.client);
+        (0..all).for_each(|id| self.world.kill(self.nodes[id]));
+        for id in 0..all {
+            let before = self.nodes[id];
+            let mut disks = self.disks_of(before).map(|disk| disk.cloned());
+            disks.iter_mut().flatten().for_each(|disk| disk.power_cut(&mut self.rng));
+            self.nodes[id] = self.start_node(id, disks, Some(before));
+        }
+        self.judge.oracle.power_cut();
+        self.begin_client()
+    }
+
+    /// Waits until the front moves, and writes to what has moved; returns once that is answered.
+    fn write_behind_the_front(&mut self) -> Result<(), Failure> {
+        let before = self.status().sync;
+        if before.action != SyncAction::Reshape {
+            return Ok(());
+        }
+        let mut done = before.done_sectors;
+        for _ in 0..20_000 {
+            if !self.step()? {
+                break;
+            }
+            done = self.status().sync.done_sectors;
+            if done != before.done_sectors {
+                break;
+            }
+        }
+        let back = MoveNote::of(&self.status().superblock).features() & feature::NODE_BACK != 0;
+        let moved = before.done_sectors..done;
+        let total = before.total_sectors;
+        let moved = if back { total - moved.end..total - moved.start } else { moved };
+        let blocks = moved.start / BLOCK_SECTORS..moved.end / BLOCK_SECTORS;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let first = self.rng.between(blocks.start, blocks.end - 1);
+        let count = (blocks.end - first).min(MAX_BLOCKS);
+        let range = Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS };
+        if self.judge.free_slot(self.client).is_none() || self.judge.touches(self.client, range) {
+            return Ok(());
+        }
+        let fua = self.rng.percent(50);
+        self.submit_one(Kind::Write { fua }, range);
+        while self.judge.touches(self.client, range) && self.step()? {}
+        Ok(())
     }
 
     fn submit(&mut self) {
@@ -129,6 +182,10 @@ impl Moved {
         if self.judge.touches(self.client, range) && kind != Kind::Read {
             return;
         }
+        self.submit_one(kind, range);
+    }
+
+    fn submit_one(&mut self, kind: Kind, range: Range) {
         let draft = self.world.ask(&mut self.judge, self.client, kind, range);
         let Some(draft) = draft else { return };
         let moment = self.judge.submitted(self.client, draft, true);

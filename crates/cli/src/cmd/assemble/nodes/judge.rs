@@ -206,23 +206,24 @@ pub(super) fn look(
     network: Network,
     timeout: Duration,
 ) -> Result<Look, Failure> {
-    let probed = |node: &NodeArg, other: bool| {
-        let mut remote = Remote::connect_within(&node.address, network, timeout)?;
+    let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
+    let probed = |mut remote: Remote, node: &NodeArg, other: bool| {
         let found = probe(&mut remote, node)?;
         Ok(LookedAt { node: node.clone(), found, other })
     };
     let all_of = |node: &NodeArg| {
-        let first = probed(node, false);
-        let is_away = |error: &RemoteError| error.kind != RemoteErrorKind::Refused;
-        if !both || first.as_ref().is_err_and(is_away) {
-            return Ok(vec![first?]);
+        let mut remote = connect(node)?;
+        let other = other_volume(node.volume.as_deref().unwrap_or_default());
+        if !both || !remote.has_volume(&other)? {
+            return Ok(vec![probed(remote, node, false)?]);
         }
-        let volume = node.volume.as_deref().map(other_volume);
-        let other = NodeArg { address: node.address.clone(), volume };
-        match (first, probed(&other, true)) {
-            (_, Err(error)) if is_away(&error) => Err(error),
-            (Err(error), Err(_)) => Err(error),
-            (first, other) => Ok(first.into_iter().chain(other).collect()),
+        drop(remote);
+        let other = NodeArg { address: node.address.clone(), volume: Some(other) };
+        let other = probed(connect(&other)?, &other, true)?;
+        match connect(node).and_then(|remote| probed(remote, node, false)) {
+            Ok(first) => Ok(vec![first, other]),
+            Err(error) if error.kind == RemoteErrorKind::Refused => Ok(vec![other]),
+            Err(error) => Err(error),
         }
     };
     let mut missing = Vec::new();
