@@ -383,7 +383,7 @@ pub enum Command {
     /// Give the array another shape: see [`grow`](crate::grow).
     Grow(Grow),
     /// Note in the superblocks, over nodes, how far data have moved between two arrays; answered
-    /// when that is durable.
+    /// when that is durable, and all that was written before.
     NoteMove(MoveNote),
     /// Flush, finish what is in flight, checkpoint, mark clean. Requests after it are refused.
     Stop,

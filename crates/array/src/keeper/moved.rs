@@ -6,7 +6,8 @@ use crate::format::superblock::feature;
 use crate::refusal::Refusal;
 
 impl Core {
-    /// Queues the note for all members. Returns the update that tells them.
+    /// Queues the note for all members, after a flush: a position is told of only so. Returns the
+    /// update that tells them.
     ///
     /// # Errors
     /// A refusal, where superblocks are not written.
@@ -21,7 +22,7 @@ impl Core {
         let superblock = &mut self.metadata.superblock;
         superblock.feature_map = superblock.feature_map & !feature::NODE_MOVE | note.features();
         self.metadata.position = note.position();
-        Ok(self.metadata.queue_superblock(false))
+        Ok(self.metadata.queue_superblock(true))
     }
 
     /// Checks that members were told what was queued for them.
