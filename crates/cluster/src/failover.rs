@@ -472,7 +472,7 @@ impl FailoverClient {
 
 /// Whether an array was granted to the client that is to serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Granted {
+pub(crate) enum ArrayGrant {
     NotYet,
     Yes,
     Never,
@@ -480,13 +480,13 @@ pub(crate) enum Granted {
 
 impl FailoverClient {
     /// Returns whether the array has been granted to a client.
-    pub(crate) fn granted(&self) -> Granted {
+    pub(crate) fn granted(&self) -> ArrayGrant {
         match self.state {
-            FailoverState::Serving => Granted::Yes,
+            FailoverState::Serving => ArrayGrant::Yes,
             FailoverState::First if self.client.is_set_up() && !self.begins_anew() => {
-                Granted::Never
+                ArrayGrant::Never
             }
-            _ => Granted::NotYet,
+            _ => ArrayGrant::NotYet,
         }
     }
 

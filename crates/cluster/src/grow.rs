@@ -105,7 +105,7 @@ pub fn over_more(status: &Status, nodes: u16, ctime: u64) -> Result<NewArray, Re
         return Err(Refusal::new(reason, "wait for the end, or braid grow --undo"));
     }
     let chunk_bytes = superblock.chunk_sectors * SECTOR_BYTES as u32;
-    let chunk_bytes = Some(chunk_bytes).filter(|_| family.has_chunk());
+    let chunk_bytes = if family.has_chunk() { Some(chunk_bytes) } else { None };
     family.code(nodes, 0)?;
     let journal = status.journal_bytes;
     Ok(NewArray {

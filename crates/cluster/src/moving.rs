@@ -14,6 +14,7 @@
 //! new one before the first request: the front is what the new one says then.
 
 mod commands;
+mod parts;
 mod pieces;
 mod split;
 mod stage;
@@ -22,7 +23,6 @@ use std::collections::VecDeque;
 
 use braid_array::action::{CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::events::SyncAction;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::figures::MemberFigures;
 use braid_array::request::Full;
@@ -33,7 +33,7 @@ use braid_array::{
 
 use crate::failover::FailoverClient;
 use pieces::Pieces;
-use split::{Answered, Split};
+use split::{PartEnd, Split};
 use stage::{Noting, Step};
 
 /// Connections of the new array's client are numbered from here.
@@ -169,105 +169,6 @@ impl MovingClient {
         }
     }
 
-    const fn array(&self, side: Side) -> &FailoverClient {
-        &self.arrays[side as usize]
-    }
-
-    const fn array_mut(&mut self, side: Side) -> &mut FailoverClient {
-        &mut self.arrays[side as usize]
-    }
-
-    /// The array that stands for both: the one that is left, or else the new one, which has all
-    /// nodes.
-    const fn main(&self) -> Side {
-        match self.step {
-            Step::Over(side) => side,
-            _ => Side::New,
-        }
-    }
-
-    /// The arrays that have data.
-    fn sides(&self) -> &'static [Side] {
-        match self.step {
-            Step::Over(Side::Old) => &[Side::Old],
-            Step::Over(Side::New) => &[Side::New],
-            Step::Leaving if self.back => &[Side::Old],
-            Step::Leaving => &[Side::New],
-            _ => &Side::BOTH,
-        }
-    }
-
-    const fn is_over(&self) -> bool {
-        matches!(self.step, Step::Over(_))
-    }
-
-    const fn is_stopping(&self) -> bool {
-        self.stop.is_some()
-    }
-
-    /// Returns whether an administrator holds it.
-    fn is_held(&self) -> bool {
-        self.limits.held()
-    }
-
-    fn restart_speed(&mut self) {
-        self.since = (self.now, self.front);
-        self.not_before = self.now;
-    }
-
-    /// Gives both clients what they have not taken yet. Returns whether they took any.
-    fn feed(&mut self) -> bool {
-        let mut any = false;
-        for side in Side::BOTH {
-            while let Some(&request) = self.split.queue(side).front() {
-                let now = self.now;
-                if self.array_mut(side).submit(now, request) == Err(Full) {
-                    break;
-                }
-                self.split.queue(side).pop_front();
-                any = true;
-            }
-        }
-        any
-    }
-
-    /// Takes a request that nothing stands against.
-    fn admit(&mut self, request: &Request) {
-        if request.op == braid_array::Op::Flush {
-            self.split.flush(request.id, self.sides());
-        } else {
-            self.split.cut(request, self.front);
-        }
-    }
-
-    /// Returns whether a write has to wait for the end of the window.
-    fn waits(&self, request: &Request) -> bool {
-        let end = request.sector.saturating_add(request.sectors);
-        let touches = |window: &std::ops::Range<u64>| {
-            request.sector < window.end && window.start < end && !braid_array::broken("move-window")
-        };
-        request.op.changes_data() && self.window().is_some_and(touches)
-    }
-
-    /// The window is over: what waited for that goes on.
-    fn release(&mut self) {
-        for (request, _) in std::mem::take(&mut self.held) {
-            self.admit(&request);
-        }
-    }
-
-    /// Fails writes that have waited for nodes for too long, or for an array that is stopped.
-    fn fail_held(&mut self, all: bool) {
-        let away = all || Side::BOTH.iter().any(|&side| self.array(side).is_waiting());
-        let limit = |since: Instant| all || since.plus_millis(self.fail_timeout_ms) <= self.now;
-        while let Some((request, _)) = self.held.front().filter(|(_, since)| away && limit(*since))
-        {
-            let result = Err(RequestError::Failed);
-            self.actions.push_back(Action::Complete { id: request.id, result });
-            self.held.pop_front();
-        }
-    }
-
     /// The next action of a client that others are to carry out.
     fn poll_array(&mut self, side: Side) -> Option<Action> {
         let tag = if side == Side::Old { OLD_IO } else { 0 };
@@ -276,7 +177,7 @@ impl MovingClient {
             return Some(match action {
                 Action::Complete { id, result } => {
                     match self.split.answered(id, result) {
-                        Some(Answered::Request(id, result)) => {
+                        Some(PartEnd::Request(id, result)) => {
                             return Some(Action::Complete { id, result });
                         }
                         Some(answered) => self.moved_on(answered),
@@ -445,6 +346,10 @@ impl BlockMachine for MovingClient {
         if other.state == braid_array::status::ArrayState::Failed || self.step == Step::Refused {
             status.state = braid_array::status::ArrayState::Failed;
         }
+        // What else is done in either array is shown first, as redundancy is missing until then.
+        if status.sync.is_idle() {
+            status.sync = other.sync;
+        }
         if status.sync.is_idle() {
             status.sync = self.sync_status();
             status.held_up = self.why.map(|why| format!("what is to be moved: {why}"));
@@ -471,24 +376,5 @@ impl BlockMachine for MovingClient {
 
     fn free_member(&self) -> Option<MemberId> {
         if self.is_over() { self.array(self.main()).free_member() } else { None }
-    }
-}
-
-impl MovingClient {
-    fn sync_status(&self) -> SyncStatus {
-        let front = self.front.min(self.total);
-        let done = if self.back { self.total - front } else { front };
-        let elapsed_ms = ((self.now.0 - self.since.0.0) / 1_000_000).max(1000);
-        let moved = front.abs_diff(self.since.1) * braid_array::SECTOR_BYTES;
-        let bytes_per_s = if self.is_held() { 0 } else { moved * 1000 / elapsed_ms };
-        let left = self.total.saturating_sub(done) * braid_array::SECTOR_BYTES;
-        SyncStatus {
-            action: SyncAction::Reshape,
-            done_sectors: done,
-            total_sectors: self.total,
-            bytes_per_s,
-            finish_s: left.checked_div(bytes_per_s),
-            ..self.limits
-        }
     }
 }

@@ -108,7 +108,8 @@ mod tests {
         let half = |array: [u8; 16], at: usize| array[at..at + 8].to_vec();
         let both = |array| half(array, 0).into_iter().zip(half(array, 8)).map(|(a, b)| a ^ b);
         for random in [0, 1, 77, u32::MAX] {
-            let (old, new) = ([0xf7; 16], later_uuid([0xf7; 16], random));
+            let old = [0xf7; 16];
+            let new = later_uuid(old, random);
             assert!(is_later(old, new) && !is_later(new, old) && !is_later(old, old));
             assert!(both(old).eq(both(new)), "{random}");
         }

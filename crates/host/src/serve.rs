@@ -272,12 +272,7 @@ fn serve_machine(
         let logged =
             ready(&lost).and_then(|()| log_events(name, &missing, events, &running.submissions));
         logged.map_err(|error| NotSetUp::from(system(error)))?;
-        running.take_over()?;
-        if let Some(leftovers) = &how.leftovers {
-            let submissions = running.submissions.clone();
-            leftovers.clone().remove_in_the_end(name, submissions).map_err(system)?;
-        }
-        Ok(())
+        Ok(running.take_over(how.leftovers.clone())?)
     });
     let upgrade = Upgrade { successor, limits: &limits, news: &news, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);

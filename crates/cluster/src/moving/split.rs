@@ -9,7 +9,7 @@ use super::Side;
 
 /// The purpose of a part.
 #[derive(Clone, Copy, Debug)]
-enum Purpose {
+enum PartPurpose {
     /// A part of this request.
     Request(RequestId),
     /// A piece of what is being moved: its slot.
@@ -20,8 +20,8 @@ enum Purpose {
 
 /// A request to one of the arrays.
 #[derive(Clone, Debug)]
-struct Part {
-    purpose: Purpose,
+struct RequestPart {
+    purpose: PartPurpose,
     /// The sectors that it changes; none of a read.
     changes: Range<u64>,
 }
@@ -35,7 +35,7 @@ struct Whole {
 
 /// The end of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum PartEnd {
     /// A request, with its result.
     Request(RequestId, Result<(), RequestError>),
     /// A part of a piece.
@@ -48,7 +48,7 @@ pub(super) enum Answered {
 #[derive(Debug, Default)]
 pub(super) struct Split {
     next: u64,
-    parts: BTreeMap<RequestId, Part>,
+    parts: BTreeMap<RequestId, RequestPart>,
     wholes: BTreeMap<RequestId, Whole>,
     /// Parts that the old and the new array have not taken yet.
     queues: [VecDeque<Request>; 2],
@@ -75,7 +75,7 @@ impl Split {
         let mut left = 0;
         for (side, range) in parts {
             let (range, buf) = part(range);
-            self.add(side, Purpose::Request(id), op, range, buf);
+            self.add(side, PartPurpose::Request(id), op, range, buf);
             left += 1;
         }
         self.wholes.insert(id, Whole { left, result: Ok(()) });
@@ -84,29 +84,29 @@ impl Split {
     /// Flushes these arrays.
     pub(super) fn flush(&mut self, id: RequestId, sides: &[Side]) {
         for &side in sides {
-            self.add(side, Purpose::Request(id), Op::Flush, 0..0, Buf::default());
+            self.add(side, PartPurpose::Request(id), Op::Flush, 0..0, Buf::default());
         }
         self.wholes.insert(id, Whole { left: sides.len() as u32, result: Ok(()) });
     }
 
     /// Flushes what has moved to this array.
     pub(super) fn flush_moved(&mut self, side: Side) {
-        self.add(side, Purpose::Flush, Op::Flush, 0..0, Buf::default());
+        self.add(side, PartPurpose::Flush, Op::Flush, 0..0, Buf::default());
     }
 
     /// Reads or writes a piece.
     pub(super) fn piece(&mut self, side: Side, slot: usize, op: Op, sector: u64, buf: Buf) {
         let range = sector..sector + u64::from(buf.len) / SECTOR_BYTES;
-        self.add(side, Purpose::Piece(slot), op, range, buf);
+        self.add(side, PartPurpose::Piece(slot), op, range, buf);
     }
 
-    fn add(&mut self, side: Side, purpose: Purpose, op: Op, range: Range<u64>, buf: Buf) {
+    fn add(&mut self, side: Side, purpose: PartPurpose, op: Op, range: Range<u64>, buf: Buf) {
         let id = RequestId(self.next);
         self.next += 1;
         let sectors = range.end - range.start;
         let request = Request { id, op, sector: range.start, sectors, buf };
         let changes = if op.changes_data() { range } else { 0..0 };
-        self.parts.insert(id, Part { purpose, changes });
+        self.parts.insert(id, RequestPart { purpose, changes });
         self.queues[side as usize].push_back(request);
     }
 
@@ -120,11 +120,11 @@ impl Split {
         &mut self,
         id: RequestId,
         result: Result<(), RequestError>,
-    ) -> Option<Answered> {
+    ) -> Option<PartEnd> {
         match self.parts.remove(&id)?.purpose {
-            Purpose::Piece(slot) => Some(Answered::Piece(slot, result)),
-            Purpose::Flush => Some(Answered::Flush(result)),
-            Purpose::Request(id) => {
+            PartPurpose::Piece(slot) => Some(PartEnd::Piece(slot, result)),
+            PartPurpose::Flush => Some(PartEnd::Flush(result)),
+            PartPurpose::Request(id) => {
                 let whole = self.wholes.get_mut(&id)?;
                 whole.left -= 1;
                 whole.result = whole.result.and(result);
@@ -133,15 +133,15 @@ impl Split {
                     return None;
                 }
                 self.wholes.remove(&id);
-                Some(Answered::Request(id, result))
+                Some(PartEnd::Request(id, result))
             }
         }
     }
 
     /// Returns whether requests are changing something there.
     pub(super) fn is_changed(&self, range: &Range<u64>) -> bool {
-        let touches = |part: &Part| {
-            matches!(part.purpose, Purpose::Request(_))
+        let touches = |part: &RequestPart| {
+            matches!(part.purpose, PartPurpose::Request(_))
                 && part.changes.start < range.end
                 && range.start < part.changes.end
         };
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((new.sector, new.sectors, new.buf), (8, 8, Buf { offset: 4096, len: 4096 }));
         assert_eq!((old.sector, old.sectors, old.buf), (16, 24, Buf { offset: 8192, len: 12288 }));
         assert_eq!(split.answered(old.id, Err(RequestError::Medium)), None);
-        let ended = Answered::Request(RequestId(9), Err(RequestError::Medium));
+        let ended = PartEnd::Request(RequestId(9), Err(RequestError::Medium));
         assert_eq!(split.answered(new.id, Ok(())), Some(ended));
         assert!(split.is_empty());
     }
@@ -189,7 +189,7 @@ mod tests {
             assert!(split.queue(side.other()).is_empty());
             let part = *split.queue(side).front().unwrap();
             assert_eq!((part.sector, part.sectors), (8, 8));
-            let ended = Answered::Request(RequestId(9), Ok(()));
+            let ended = PartEnd::Request(RequestId(9), Ok(()));
             assert_eq!(split.answered(part.id, Ok(())), Some(ended));
         }
     }

@@ -10,17 +10,15 @@
 
 use std::ops::Range;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, Event};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::MoveNote;
 use braid_array::outline::Outline;
-use braid_array::{
-    Action, BlockMachine, Instant, Machine, Op, Refusal, RequestError, SECTOR_BYTES,
-};
+use braid_array::{BlockMachine, Instant, Machine, Op, Refusal, RequestError, SECTOR_BYTES};
 
-use super::split::Answered;
+use super::split::PartEnd;
 use super::{MovingClient, NOTE, STOP, Side};
-use crate::failover::Granted;
+use crate::failover::ArrayGrant;
 
 /// A move that does not go on, and a note that was not taken, are tried again after so long.
 const RETRY_MS: u64 = 1000;
@@ -77,17 +75,6 @@ impl Noting {
 }
 
 impl MovingClient {
-    /// The window that is open.
-    pub(super) const fn window(&self) -> Option<&Range<u64>> {
-        match &self.step {
-            Step::Draining(window)
-            | Step::Copying(window)
-            | Step::Flushing(window)
-            | Step::Telling(window) => Some(window),
-            _ => None,
-        }
-    }
-
     /// The array that data come from, and the one that they go to.
     const fn source_and_target(&self) -> (Side, Side) {
         if self.back { (Side::New, Side::Old) } else { (Side::Old, Side::New) }
@@ -111,10 +98,10 @@ impl MovingClient {
     /// Begins, once both arrays are granted: what they say then counts.
     fn start(&mut self) -> bool {
         let granted = Side::BOTH.map(|side| self.array(side).granted());
-        if granted.contains(&Granted::NotYet) {
+        if granted.contains(&ArrayGrant::NotYet) {
             return false;
         }
-        if granted.contains(&Granted::Never) || self.is_stopping() {
+        if granted.contains(&ArrayGrant::Never) || self.is_stopping() {
             self.step = Step::Refused;
             return true;
         }
@@ -207,27 +194,27 @@ impl MovingClient {
     }
 
     /// Takes the answer to a part of the copy.
-    pub(super) fn moved_on(&mut self, answered: Answered) {
+    pub(super) fn moved_on(&mut self, answered: PartEnd) {
         match answered {
-            Answered::Piece(slot, Ok(())) if self.reading[slot] => {
+            PartEnd::Piece(slot, Ok(())) if self.reading[slot] => {
                 self.reading[slot] = false;
                 let (_, to) = self.source_and_target();
                 if let Some((sector, buf)) = self.pieces.piece(slot) {
                     self.split.piece(to, slot, Op::Write { fua: false }, sector, buf);
                 }
             }
-            Answered::Piece(slot, result) => {
+            PartEnd::Piece(slot, result) => {
                 self.reading[slot] = false;
                 self.pieces.done(slot, result);
             }
-            Answered::Flush(result) => {
+            PartEnd::Flush(result) => {
                 let Step::Flushing(window) = self.step.clone() else { return };
                 match result {
                     Ok(()) => self.tell_front(window),
                     Err(error) => self.give_window_up(error),
                 }
             }
-            Answered::Request(..) => {}
+            PartEnd::Request(..) => {}
         }
     }
 
@@ -331,7 +318,8 @@ impl MovingClient {
                 let status = self.array(side).status();
                 Outline::of(&status.superblock, status.array_sectors)
             };
-            let (from, to) = (outline(Side::Old), outline(stays));
+            let from = outline(Side::Old);
+            let to = outline(stays);
             if from != to {
                 self.notify(ArrayEvent::ShapeChanged { from, to });
             }
@@ -348,7 +336,8 @@ impl MovingClient {
                 stop.result = Err(why);
             }
             if stop.left == 0 {
-                let (id, result) = (stop.id, stop.result.clone());
+                let id = stop.id;
+                let result = stop.result.clone();
                 self.reply(id, result);
             }
         }
@@ -371,14 +360,5 @@ impl MovingClient {
         let max = self.limits.max_bytes_per_s.map_or(0, takes);
         let min = if self.busy { takes(self.limits.min_bytes_per_s).min(LONGEST_NANOS) } else { 0 };
         self.not_before = Instant(self.opened.0.saturating_add(max.max(min)));
-    }
-
-    fn notify(&mut self, event: ArrayEvent) {
-        self.actions.push_back(Action::Notify(event));
-    }
-
-    /// Answers a command.
-    pub(super) fn reply(&mut self, id: CommandId, result: Result<(), Refusal>) {
-        self.actions.push_back(Action::Reply { id, result });
     }
 }

@@ -43,9 +43,10 @@ impl Leftovers {
     pub(super) fn remove_in_the_end(
         self,
         name: &str,
-        submissions: SubmissionQueue,
+        submissions: &SubmissionQueue,
     ) -> io::Result<()> {
         let name = name.to_owned();
+        let submissions = submissions.clone();
         let run = move || {
             // None when the array has ended: whoever serves it next removes them.
             if let Some(status) = over(&submissions) {

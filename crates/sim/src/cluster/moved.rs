@@ -61,6 +61,8 @@ pub(super) struct Moved {
     /// Answer to the command that turns the move round.
     turned: Option<bool>,
     stopped: bool,
+    /// The client has both arrays, and goes on.
+    begun: bool,
     /// The client has answered a request.
     serves: bool,
     /// It could not start, and ends.
@@ -128,6 +130,7 @@ impl Moved {
             piece_bytes: rng.pick(&[4096, 8192, 32768]),
             turned: None,
             stopped: false,
+            begun: false,
             serves: false,
             refused: false,
             scenario,
@@ -203,9 +206,8 @@ impl Moved {
     fn reboot(&mut self, id: usize) {
         let before = self.nodes[id];
         let mut disks = self.disks_of(before).map(|disk| disk.cloned());
-        let cut = self.rng.percent(70);
-        for disk in disks.iter_mut().flatten().filter(|_| cut) {
-            disk.power_cut(&mut self.rng);
+        if self.rng.percent(70) {
+            disks.iter_mut().flatten().for_each(|disk| disk.power_cut(&mut self.rng));
         }
         self.nodes[id] = self.start_node(id, disks, Some(before));
     }
@@ -264,7 +266,7 @@ impl Moved {
         self.client = self.world.start(process);
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.judge.oracle.decided();
-        (self.serves, self.refused) = (false, false);
+        (self.begun, self.serves, self.refused) = (false, false, false);
         Ok(())
     }
 

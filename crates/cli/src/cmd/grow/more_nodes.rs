@@ -127,7 +127,7 @@ fn planned(args: &GrowArgs, status: &Status, network: Network) -> Result<NewNode
         }
     }
     array.set_uuid = later_uuid(status.superblock.set_uuid, Uuid::new_v4().as_fields().0);
-    let rooms: Vec<u64> = sites.iter().map(Site::room).collect();
+    let rooms: Vec<u64> = sites.iter().map(SeenSite::room).collect();
     let (size, blueprint) = fit(&mut array, &places, &rooms, status).map_err(refused)?;
     let had = status.superblock.raid_disks as usize;
     let added = places[had..].iter().map(|place| place.node.to_string()).collect();
@@ -174,7 +174,7 @@ fn places(args: &GrowArgs, status: &Status) -> Result<Vec<VolumeToMake>, Failure
 }
 
 /// A node as it was found.
-struct Site {
+struct SeenSite {
     survey: NodeSurvey,
     /// Size of a volume that has the name of the new one.
     taken_bytes: Option<u64>,
@@ -184,9 +184,9 @@ struct Site {
     is_blank: bool,
 }
 
-fn look(node: &NodeArg, network: Network) -> Result<Site, RemoteError> {
+fn look(node: &NodeArg, network: Network) -> Result<SeenSite, RemoteError> {
     let survey = Remote::connect(&node.address, network)?.survey()?;
-    let mut site = Site { survey, taken_bytes: None, superblock: None, is_blank: false };
+    let mut site = SeenSite { survey, taken_bytes: None, superblock: None, is_blank: false };
     let mut remote = Remote::connect(&node.address, network)?;
     if remote.has_volume(node.volume.as_deref().unwrap_or_default())? {
         site.taken_bytes = Some(remote.volume_bytes());
@@ -196,7 +196,7 @@ fn look(node: &NodeArg, network: Network) -> Result<Site, RemoteError> {
     Ok(site)
 }
 
-impl Site {
+impl SeenSite {
     /// Returns the bytes that a new volume may have.
     fn room(&self) -> u64 {
         let free = self.survey.free_bytes.saturating_sub(self.survey.promised_bytes);

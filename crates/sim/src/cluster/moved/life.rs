@@ -1,7 +1,7 @@
 //! The life of such an array: requests and mishaps.
 
 use braid_array::action::{Action, Command, CommandId};
-use braid_array::events::SyncAction;
+use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::format::MoveNote;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::grow::Grow;
@@ -19,7 +19,7 @@ const TURN: CommandId = CommandId(2);
 
 /// Event in the middle of a move.
 #[derive(Clone, Copy, Debug)]
-enum Mishap {
+enum MoveMishap {
     /// A node dies, and comes back later.
     Node,
     /// So many die that the arrays wait.
@@ -44,15 +44,16 @@ impl Moved {
             let longest = self.rng.pick(&[100, 1_000, 4_000, 20_000]);
             self.work(longest)?;
             let mishap = self.rng.pick(&[
-                Mishap::Node,
-                Mishap::Nodes,
-                Mishap::Link,
-                Mishap::Client,
-                Mishap::Client,
-                Mishap::Power,
-                Mishap::Behind,
-                Mishap::Behind,
-                Mishap::Turn,
+                MoveMishap::Node,
+                MoveMishap::Nodes,
+                MoveMishap::Link,
+                MoveMishap::Client,
+                MoveMishap::Power,
+                MoveMishap::Behind,
+                MoveMishap::Behind,
+                MoveMishap::Behind,
+                MoveMishap::Behind,
+                MoveMishap::Turn,
             ]);
             self.world.note(&[90], || format!("MISHAP {mishap:?}"));
             self.happens(mishap)?;
@@ -70,22 +71,22 @@ impl Moved {
         Ok(())
     }
 
-    fn happens(&mut self, mishap: Mishap) -> Result<(), Failure> {
+    fn happens(&mut self, mishap: MoveMishap) -> Result<(), Failure> {
         let all = self.nodes.len();
         match mishap {
-            Mishap::Node => {
+            MoveMishap::Node => {
                 let id = self.rng.index(all);
                 self.world.kill(self.nodes[id]);
                 self.work(3_000)?;
                 self.reboot(id);
             }
             // With all of them at once none is lost before the others.
-            Mishap::Nodes if self.scenario.journal_bytes > 0 && !self.scenario.parts_only => {
+            MoveMishap::Nodes if self.scenario.journal_bytes > 0 && !self.scenario.parts_only => {
                 (0..all).for_each(|id| self.world.kill(self.nodes[id]));
                 self.work(300)?;
                 (0..all).for_each(|id| self.reboot(id));
             }
-            Mishap::Nodes | Mishap::Link => {
+            MoveMishap::Nodes | MoveMishap::Link => {
                 let id = self.rng.index(all);
                 self.world.disconnect(self.nodes[id], self.client);
                 // Until that is noticed.
@@ -95,11 +96,11 @@ impl Moved {
                     }
                 }
             }
-            Mishap::Client => {
+            MoveMishap::Client => {
                 self.begin_another()?;
             }
-            Mishap::Power => self.lose_power()?,
-            Mishap::Behind => {
+            MoveMishap::Power => self.lose_power()?,
+            MoveMishap::Behind => {
                 self.write_behind_the_front()?;
                 if self.rng.percent(50) {
                     self.begin_another()?;
@@ -107,7 +108,7 @@ impl Moved {
                     self.lose_power()?;
                 }
             }
-            Mishap::Turn => self.world.command(self.client, TURN, Command::Grow(Grow::Undo)),
+            MoveMishap::Turn => self.world.command(self.client, TURN, Command::Grow(Grow::Undo)),
         }
         self.be_whole()
     }
@@ -250,6 +251,13 @@ impl Moved {
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
             }
             Action::Notify(event) => {
+                // It has found out by then what is to be done in each array.
+                let begins = ArrayEvent::SyncStarted(SyncAction::Reshape);
+                self.begun |= event == begins
+                    || matches!(
+                        event,
+                        ArrayEvent::SyncFinished { action: SyncAction::Reshape, .. }
+                    );
                 self.world.note(&[93], || format!("EVENT {event:?}"));
                 Ok(())
             }
@@ -282,13 +290,13 @@ impl Moved {
         loop {
             let status = self.status();
             let rests = matches!(status.sync.action, SyncAction::Idle | SyncAction::Reshape);
-            let whole = rests && status.degraded == 0 && status.view.is_some();
+            let whole = self.begun && rests && status.degraded == 0 && status.view.is_some();
             // A loss may be on its way.
             let moves = status.sync.action == SyncAction::Reshape;
             if whole && status.waiting.is_none() && self.is_connected(moves) {
                 return Ok(());
             }
-            if self.rng.percent(5) {
+            if self.rng.percent(1) {
                 self.submit();
             }
             if !self.step()? {

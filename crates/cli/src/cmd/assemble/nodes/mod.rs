@@ -29,7 +29,7 @@ use config::{HowOverNodes, config_of, judge_again};
 use explain::explain_nodes;
 use judge::{Look, judge, judge_look, look, not_taken};
 pub(in crate::cmd) use judge::{ask_all, volumes};
-use pair::Chosen;
+use pair::Counting;
 
 pub(super) fn run(
     run_dir: &Path,
@@ -48,16 +48,16 @@ pub(super) fn run(
     let timeout = Duration::from_secs(args.node_timeout);
     if args.explain {
         let look = look("assemble", &volumes, true, network, timeout)?;
-        let chosen = Chosen::of(look, name)
+        let chosen = Counting::of(look, name)
             .map_err(|why| Failure::explained("assemble", &volumes[0], why))?;
         let arrays = match chosen {
-            Chosen::One(look) | Chosen::Left(look, _) => vec![look.names(&volumes)],
-            Chosen::Pair(looks) => looks.iter().map(|look| look.names(&volumes)).collect(),
+            Counting::One(look) | Counting::Left(look, _) => vec![look.names(&volumes)],
+            Counting::Pair(looks) => looks.iter().map(|look| look.names(&volumes)).collect(),
         };
         return explain_nodes(called, &arrays, options, args);
     }
     let object = called.name.clone().unwrap_or_else(|| volumes[0].to_string());
-    let start = Start {
+    let start = StartOverNodes {
         name,
         options,
         whole: serving.whole,
@@ -73,15 +73,15 @@ pub(super) fn run(
     launch("assemble", &object, args.foreground, daemon, |daemon| {
         let look = look("assemble", &volumes, true, network, timeout)?;
         let refused = |why| Failure::explained("assemble", &object, why);
-        let chosen = Chosen::of(look, name).map_err(refused)?;
+        let chosen = Counting::of(look, name).map_err(refused)?;
         let mut serving = serving;
         let (name, array) = match chosen {
-            Chosen::One(look) => start.one(look)?,
-            Chosen::Left(look, left) => {
+            Counting::One(look) => start.one(look)?,
+            Counting::Left(look, left) => {
                 serving.leftovers = Some(Leftovers { arrays: vec![left], network });
                 start.one(look)?
             }
-            Chosen::Pair(looks) => {
+            Counting::Pair(looks) => {
                 let arrays = looks.iter().filter_map(pair::volumes).collect();
                 serving.leftovers = Some(Leftovers { arrays, network });
                 start.pair(*looks)?
@@ -92,7 +92,7 @@ pub(super) fn run(
 }
 
 /// An array as it is to be started.
-struct Start<'a> {
+struct StartOverNodes<'a> {
     name: Option<&'a str>,
     options: Options,
     whole: bool,
@@ -104,7 +104,7 @@ struct Start<'a> {
 }
 
 /// An array that can be started.
-struct Started {
+struct StartedClient {
     name: String,
     config: ClientConfig,
     again: Again,
@@ -112,9 +112,9 @@ struct Started {
     not_in: Vec<String>,
 }
 
-impl Start<'_> {
+impl StartOverNodes<'_> {
     fn one(&self, look: Look) -> Result<(String, Assembled), Failure> {
-        let Started { name, config, again, not_in } = self.started(look)?;
+        let StartedClient { name, config, again, not_in } = self.started(look)?;
         let network = self.how.network;
         let again = Some(again);
         Ok((name, Assembled::Cluster { config, network, again, missing: not_in }))
@@ -133,7 +133,7 @@ impl Start<'_> {
         Ok((new.name, Assembled::Moving { arrays, network: self.how.network, missing }))
     }
 
-    fn started(&self, look: Look) -> Result<Started, Failure> {
+    fn started(&self, look: Look) -> Result<StartedClient, Failure> {
         let Self { object, args, how, called, .. } = self;
         let volumes: Vec<String> = look.volumes.iter().map(|one| one.node.to_string()).collect();
         let takeover = (args.take_over, how.timeout);
@@ -161,7 +161,7 @@ impl Start<'_> {
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Again { judge: judge_again(name.clone(), &config, *how), fail_timeout };
-        Ok(Started { name, config, again, not_in })
+        Ok(StartedClient { name, config, again, not_in })
     }
 }
 
@@ -176,10 +176,11 @@ pub(in crate::cmd) fn present(
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
     let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
     let look = look(operation, volumes, true, network, timeout)?;
-    let chosen = Chosen::of(look, name).map_err(|why| Failure::explained(operation, &object, why));
+    let chosen =
+        Counting::of(look, name).map_err(|why| Failure::explained(operation, &object, why));
     match chosen? {
-        Chosen::One(look) | Chosen::Left(look, _) => Ok(look.names(volumes)),
-        Chosen::Pair(_) => {
+        Counting::One(look) | Counting::Left(look, _) => Ok(look.names(volumes)),
+        Counting::Pair(_) => {
             let reason = "its data are on their way to other nodes";
             let next = "assemble it, and wait until all have moved";
             Err(Failure::refused(operation, object, reason, next))

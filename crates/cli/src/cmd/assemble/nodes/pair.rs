@@ -14,7 +14,7 @@ use crate::cmd::found::is_called;
 use crate::cmd::nodes::Missing;
 
 /// The volumes that count.
-pub(super) enum Chosen {
+pub(super) enum Counting {
     /// Those of one array.
     One(Look),
     /// Those of an array that stands alone, and of the one beside it that is not needed.
@@ -23,7 +23,7 @@ pub(super) enum Chosen {
     Pair(Box<[Look; 2]>),
 }
 
-impl Chosen {
+impl Counting {
     /// Chooses among volumes that were looked at, for the array of this name if one is given.
     ///
     /// # Errors
