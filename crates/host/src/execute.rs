@@ -27,7 +27,7 @@ use self::backends::{Backends, Brought};
 pub(crate) use self::compute::{compute, load, store};
 use self::counting::kind;
 use self::flight::Flight;
-use self::member::{Member, size_bytes};
+use self::member::{Extent, Member, extent_of};
 use self::range::{RangeOp, RangeStep};
 use self::transfer::{Next, Transfer};
 use crate::driver::Driver;
@@ -426,13 +426,23 @@ impl Executor {
     }
 }
 
-/// Corrects an error by the size of the device: a write behind the end of a device that has shrunk
-/// is refused as on a full file system.
+/// Corrects an error by the size of the storage.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
-    match error.kind {
-        IoErrorKind::Full if size_bytes(file).is_some_and(|size| size < end) => {
-            IoError { kind: IoErrorKind::Shrunk, ..error }
+    let ended = matches!(error.kind, IoErrorKind::Full | IoErrorKind::Shrunk);
+    let extent = if ended { extent_of(file) } else { None };
+    extent.map_or(error, |extent| corrected(error, extent, end))
+}
+
+/// Returns the error for an operation that ends there. A write behind the end of a device that has
+/// shrunk is refused as on a full file system, and of a disk that was pulled nothing is left but a
+/// device without sectors.
+fn corrected(error: IoError, extent: Extent, end: u64) -> IoError {
+    match extent {
+        Extent { block_device: true, bytes: 0 } => {
+            let errno = Some(Errno::NODEV.raw_os_error());
+            IoError { kind: IoErrorKind::Gone, errno }
         }
+        Extent { bytes, .. } if bytes < end => IoError { kind: IoErrorKind::Shrunk, ..error },
         _ => error,
     }
 }

@@ -66,6 +66,12 @@ impl Growing {
         matches!(self, Self::Rest)
     }
 
+    /// Returns whether all data have moved, and the members are told of that: the array has not yet
+    /// the size that it then has.
+    pub(super) fn is_concluding(&self) -> bool {
+        matches!(self, Self::Telling(told, _) if told.0.is_none())
+    }
+
     /// Returns whether a reshape is to stop where it can be turned round.
     pub(super) const fn is_about_to_turn(&self) -> bool {
         matches!(self, Self::Turning(_) | Self::Quieting(_))

@@ -83,11 +83,16 @@ impl KeeperView<'_> {
     }
 }
 
-/// The background work, or the resync of what is new, which begins as soon as the members know of
-/// that.
+/// The background work, a reshape of whose end the members are told, or the resync of what is new,
+/// which begins as soon as the members know of that.
 fn sync_status(keeper: &Keeper) -> SyncStatus {
     let Core { now, service, metadata, space, .. } = &keeper.core;
     let status = keeper.sync.status(*now);
+    if keeper.growing.is_concluding() {
+        let total_sectors = space.sync_sectors();
+        let done_sectors = total_sectors;
+        return SyncStatus { action: SyncAction::Reshape, total_sectors, done_sectors, ..status };
+    }
     if !(service.growing && metadata.has_to_resync()) {
         return status;
     }

@@ -693,7 +693,10 @@ fn a_lost_disk_degrades_an_array_and_a_forgotten_one_stops_it() {
     let said = bench.refusal(&["config", "check"], all);
     assert!(said.contains("no member in sync") && said.contains("braid assemble"), "{said}");
     let (started, said) = up(short);
-    assert!(started && said.contains("role 2 is in none of those named; add its path"), "{said}");
+    assert!(
+        started && said.contains("role 2 is in none of those named (BRAID-302); add its path"),
+        "{said}"
+    );
     bench.lab.ok("stop c", &[]);
 }
 

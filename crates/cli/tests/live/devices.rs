@@ -175,7 +175,7 @@ fn a_member_that_a_list_forgets_is_named_by_its_path() {
     let step = format!("add {forgotten}, or start it without: braid assemble --run home {a} {b}\n");
     for words in ["config check", "up home"] {
         let line = lab.refused(1, words, &[], &files);
-        assert!(line.contains("role 2 is in none of those named; "), "{line}");
+        assert!(line.contains("role 2 is in none of those named (BRAID-302); "), "{line}");
         assert!(line.ends_with(&step), "{line}");
     }
     listed(&devices);

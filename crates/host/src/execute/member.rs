@@ -189,7 +189,7 @@ impl Member {
             _ => return false,
         };
         if known.turn != turn {
-            *known = KnownSize { turn, bytes: size_bytes(&self.file) };
+            *known = KnownSize { turn, bytes: extent_of(&self.file).map(|extent| extent.bytes) };
         }
         known.bytes.is_some_and(|size| size < self.start + sector * SECTOR_BYTES + bytes)
     }
@@ -221,14 +221,23 @@ fn can_unmap(device: &LockedFile) -> bool {
     device.is_some_and(|device| device.zeroes_by_unmapping())
 }
 
-/// The size of a file or device, where it tells.
-pub(super) fn size_bytes(file: &LockedFile) -> Option<u64> {
+/// Length of what a member lies on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) block_device: bool,
+    pub(super) bytes: u64,
+}
+
+/// Returns the length of a file or device, where it tells.
+pub(super) fn extent_of(file: &LockedFile) -> Option<Extent> {
     // As far as the system knows by itself: who keeps a file may never answer.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
     let stat = rustix::fs::statx(file, "", flags, wanted).ok()?;
     let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok() } else { Some(stat.stx_size) }
+    let bytes =
+        if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok()? } else { stat.stx_size };
+    Some(Extent { block_device, bytes })
 }
 
 /// Returns whether writes with `RWF_DSYNC` to this file are durable when they complete. FUSE file

@@ -165,3 +165,16 @@ fn zeroes_in_an_overlay_are_left_to_the_driver_and_are_durable_with_fua() {
     let mut executor = Executor::new(vec![(MEMBER, open())], arena.zeroes(), eventfd());
     assert_eq!(look(&mut executor, &mut driver), expected);
 }
+
+#[test]
+fn a_disk_that_was_pulled_is_gone_and_not_smaller() {
+    let full = error_of(Errno::NOSPC);
+    let kind =
+        |error, block_device, bytes| corrected(error, Extent { block_device, bytes }, 8192).kind;
+    for error in [full, IoError::SHRUNK] {
+        assert_eq!(kind(error, true, 0), IoErrorKind::Gone);
+        assert_eq!(kind(error, true, 4096), IoErrorKind::Shrunk);
+        assert_eq!(kind(error, false, 0), IoErrorKind::Shrunk);
+        assert_eq!(kind(error, true, 8192), error.kind);
+    }
+}

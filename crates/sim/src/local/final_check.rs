@@ -3,12 +3,12 @@
 use braid_array::action::Command;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
-use braid_array::status::{ArrayState, MemberState, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Role};
 
 use crate::disk::Disk;
 use crate::local::assembly;
-use crate::local::part::{Part, devices, holder};
+use crate::local::part::{Part, arrays, devices, holder};
 use crate::local::progress::{answer, ask, restart, step, syncing};
 use crate::local::redundancy::Stopped;
 use crate::local::troubles;
@@ -236,7 +236,12 @@ fn read_all(local: &mut Local) -> Result<(), Failure> {
 }
 
 /// Superblocks of a stopped array: clean, and all equally new, with data where they are to be.
-fn clean_superblocks(part: &Part, holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
+/// `begins`: by device, where.
+fn clean_superblocks(
+    holders: &[usize],
+    begins: &[Option<u64>],
+    disks: &[Disk],
+) -> Result<(), Failure> {
     let mut events = None;
     for &device in holders {
         let Ok(superblock) = assembly::candidate(device, &disks[device]).superblock else {
@@ -245,9 +250,8 @@ fn clean_superblocks(part: &Part, holders: &[usize], disks: &[Disk]) -> Result<(
         if superblock.resync_offset != MAX_SECTOR {
             return Err(Failure(format!("device {device} is not clean after a stop")));
         }
-        if superblock.data_offset != part.shape.data_offset
-            || superblock.has(feature::RESHAPE_ACTIVE)
-        {
+        let at_place = begins[device] == Some(superblock.data_offset);
+        if !at_place || superblock.has(feature::RESHAPE_ACTIVE) {
             return Err(Failure(format!("device {device} tells of another shape after a stop")));
         }
         if *events.get_or_insert(superblock.events) != superblock.events {
@@ -265,9 +269,15 @@ pub fn verify(mut local: Local) -> Result<Report, Failure> {
         .into_iter()
         .map(|part| part.into_iter().flatten().collect())
         .collect();
+    let members = || arrays(&status).iter().flat_map(|array| &array.members);
+    let begins = |device| {
+        let is_there = |m: &&MemberStatus| local.process().device_of(m.member) == Some(device);
+        members().find(is_there).map(|member| member.data_offset)
+    };
+    let begins: Vec<Option<u64>> = (0..local.process().devices.len()).map(begins).collect();
     let mut disks = stop(&mut local)?;
-    for (part, holders) in local.parts.devices.iter().zip(&holders) {
-        clean_superblocks(part, holders, &disks)?;
+    for holders in &holders {
+        clean_superblocks(holders, &begins, &disks)?;
     }
     let mut subsets = vec![Vec::new()];
     for _ in 0..if local.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {

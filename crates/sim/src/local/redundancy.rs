@@ -24,10 +24,31 @@ pub struct Stopped<'a> {
     scenario: &'a Scenario,
     shape: &'a Shape,
     disks: &'a [Disk],
-    /// The devices in sync, by role, with their bad blocks.
-    members: Vec<Option<(usize, Vec<Range<u64>>)>>,
+    /// The devices in sync, by role.
+    members: Vec<Option<Held>>,
     /// The ranges of sync space that ask for a resync.
     marked: Vec<Range<u64>>,
+}
+
+/// A device in sync.
+#[derive(Debug)]
+struct Held {
+    device: usize,
+    /// Its data begin so many sectors behind where those of the array do: a spare that was away
+    /// while all moved is where it was.
+    behind: i64,
+    bad_blocks: Vec<Range<u64>>,
+}
+
+impl Held {
+    fn of(device: usize, disks: &[Disk], shape: &Shape) -> Self {
+        let candidate = assembly::candidate(device, &disks[device]);
+        let begins = candidate.superblock.map_or(shape.begins(), |own| own.data_offset);
+        let log = candidate.bad_blocks.unwrap_or_default();
+        let bad_blocks = log.ranges().iter().map(|(start, sectors)| *start..start + sectors);
+        let behind = begins.cast_signed() - shape.begins().cast_signed();
+        Self { device, behind, bad_blocks: bad_blocks.collect() }
+    }
 }
 
 impl<'a> Stopped<'a> {
@@ -38,12 +59,8 @@ impl<'a> Stopped<'a> {
         disks: &'a [Disk],
         holders: &[Option<usize>],
     ) -> Self {
-        let bad = |device: usize| {
-            let log = assembly::candidate(device, &disks[device]).bad_blocks.unwrap_or_default();
-            log.ranges().iter().map(|(start, sectors)| *start..start + sectors).collect()
-        };
-        let members =
-            holders.iter().map(|device| device.map(|device| (device, bad(device)))).collect();
+        let held = |device: &Option<usize>| device.map(|device| Held::of(device, disks, shape));
+        let members = holders.iter().map(held).collect();
         let marked = holders.iter().flatten().find_map(|device| marked(disks, *device));
         Self { scenario, shape, disks, members, marked: marked.unwrap_or_default() }
     }
@@ -72,10 +89,11 @@ impl<'a> Stopped<'a> {
 
     /// Returns the content of a role at a device sector, if it is known.
     fn held(&self, role: Role, sector: u64) -> Option<&[u8]> {
-        let (device, bad) = self.members[role.index()].as_ref()?;
+        let Held { device, behind, bad_blocks } = self.members[role.index()].as_ref()?;
         let disk = &self.disks[*device];
+        let sector = sector.checked_add_signed(*behind)?;
         let readable = !disk.blind() && !disk.unreadable().contains(&sector);
-        let told = readable && !bad.iter().any(|range| range.contains(&sector));
+        let told = readable && !bad_blocks.iter().any(|range| range.contains(&sector));
         let at = sector as usize * SECTOR;
         told.then(|| &disk.image()[at..at + SECTOR])
     }

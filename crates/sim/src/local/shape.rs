@@ -43,9 +43,14 @@ impl Shape {
         self.old.is_some()
     }
 
+    /// Device sector at which data begin by superblocks; while data move, by the old mapping.
+    pub fn begins(&self) -> u64 {
+        self.old.as_ref().map_or(self.data_offset, |old| old.data_offset)
+    }
+
     /// Device sectors between which data lie, by both mappings, where members use so many.
     pub fn data(&self, size_sectors: u64) -> Range<u64> {
-        let old = self.old.as_ref().map_or(self.data_offset, |old| old.data_offset);
+        let old = self.begins();
         self.data_offset.min(old)..self.data_offset.max(old) + size_sectors
     }
 

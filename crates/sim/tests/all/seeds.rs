@@ -64,6 +64,12 @@ fn no_member_leaves_between_a_command_to_grow_and_its_begin() {
     local_passes(24779);
 }
 
+/// A spare that was away while all data moved begins elsewhere than the others.
+#[test]
+fn a_spare_of_before_a_move_is_compared_where_it_lies() {
+    local_passes(52007);
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());

@@ -1,6 +1,7 @@
 # In a machine that has booted with the package installed and two lines of arrays.toml: a member is
 # pulled under load, everybody is told, a spare is taken, and the package is upgraded meanwhile. In
-# the end another member is pulled. SECOND is set at the boot after that, without both.
+# the end another member is pulled. SECOND is set at the boot after that, without both: the package
+# is removed then.
 
 now() { date +%s%N; }
 # took WHAT SINCE: how long it took.
@@ -23,10 +24,37 @@ pull() {
 }
 write() { dd if=/dev/urandom of="$1" bs=1M count=4 conv=fsync status=none || fail "cannot write"; }
 
+# Of no other packages: to read of the machine's hundreds takes minutes here.
+mkdir -p /run/dpkg/{info,updates}
+: >/run/dpkg/status
+packages() {
+	local how=(--admindir=/run/dpkg --no-triggers --force-depends --force-confold)
+	dpkg "${how[@]}" "$@" </dev/null >/run/dpkg.txt 2>&1 || fail "dpkg: $(cat /run/dpkg.txt)"
+}
+install_it() { packages -i /deb/braid.deb; }
+
 if [ -n "${SECOND-}" ]; then
 	tested home 1 || fail "not degraded"
 	said braid@home "members are missing after 40 s: /dev/disk/by-id/virtio-m1" || fail "said softly"
 	sha256sum --quiet -c /data/sums || fail "not what was written"
+	step "a stop lasts"
+	umount /data || fail "cannot unmount"
+	systemctl stop braid@home
+	stopped() { udevadm settle && [ "$(systemctl is-active braid@home)" = inactive ]; }
+	stopped || fail "started again"
+	systemctl start braid@home
+	systemctl daemon-reload
+	braid stop home
+	until_true stopped
+
+	step "the package is removed"
+	# The machine's files may forbid that services are started and stopped.
+	[ ! -x /usr/sbin/policy-rc.d ] || mount --bind /bin/true /usr/sbin/policy-rc.d
+	install_it
+	packages --purge braid
+	left=$(systemctl list-units --state=active,activating,failed --plain --no-legend 'braid*')
+	[ -z "$left" ] || fail "units are left: $left"
+	stopped || fail "started again"
 	exit 0
 fi
 ! said braid@home "members are missing" || fail "all were there"
@@ -66,6 +94,7 @@ until_true eval 'metrics | grep -q "state=\"failed\"} 1$"'
 took "metrics" "$pulled"
 until_true eval 'page | grep -qi faulty'
 took "page" "$pulled"
+! said braid@home "has become smaller" || fail "a disk that was pulled is told as a smaller one"
 (sleep 2; printf q) | TERM=xterm script -qc "stty rows 40 cols 120; braid top" /run/top >/dev/null
 grep -qa "$disk" /run/top || fail "top: $(tail -c 2000 /run/top)"
 loaded
@@ -74,13 +103,6 @@ step "the package is upgraded meanwhile"
 echo "UPGRADE_ARRAYS=yes" >/etc/default/braid
 process=$(systemctl show -p MainPID --value braid@home)
 exe() { readlink "/proc/$process/exe"; }
-# Of no other packages: to read of the machine's hundreds takes minutes here.
-mkdir -p /run/dpkg/{info,updates}
-: >/run/dpkg/status
-install_it() {
-	local how=(--admindir=/run/dpkg --no-triggers --force-depends --force-confold)
-	dpkg "${how[@]}" -i /deb/braid.deb </dev/null >/run/dpkg.txt 2>&1 || fail "dpkg"
-}
 # The first time it finds no version of itself, and leaves all alone.
 install_it
 [ "$(exe)" = "/usr/bin/braid (deleted)" ] || fail "replaced too early: $(exe)"

@@ -1,12 +1,16 @@
 //! More members for an array with parity, another layout, other chunks, and the way back, while it
 //! serves: every byte is where the map says, at each moment, and after each cut.
 
-use super::disk::Disk;
-use super::world::Fate;
+mod clients;
+mod degraded;
+mod in_place;
+
 use std::collections::BTreeMap;
 
+use clients::{Clients, range};
+
+use super::world::Fate;
 use super::*;
-use crate::RequestId;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
 use crate::format::superblock::feature;
@@ -142,6 +146,25 @@ fn data_move_to_more_members() {
     }
 }
 
+/// Whoever waits for the end finds the size that came of it.
+#[test]
+fn an_end_is_told_with_the_size_that_came_of_it() {
+    for &change in CHANGES {
+        let mut world = begin(change, true);
+        fill_kept(&mut world, change);
+        world.run();
+        world.hold(|_, op| matches!(op, IoOp::Write { .. } | IoOp::Flush));
+        world.begin_command(Command::Grow(change.4));
+        let idle = |world: &World| world.array.status().sync.is_idle();
+        world.release_until(|world| !idle(world));
+        world.release_until(idle);
+        let size = world.array.array_sectors();
+        world.hold_nothing();
+        world.run();
+        assert_eq!(size, world.array.array_sectors(), "{change:?}");
+    }
+}
+
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.
 fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
     let seen = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -200,154 +223,6 @@ fn the_power_goes_at_any_write_of_a_reshape() {
             let close = if number < 2 { 60 } else { 24 };
             most += if most > close && most + 2 * close < all { 11 } else { 1 };
         }
-    }
-}
-
-/// A random source for a test.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-}
-
-/// A request that is not answered: its kind, where it is, and its buffer.
-struct Asked {
-    id: RequestId,
-    /// What it writes; none for a read.
-    bytes: Option<Vec<u8>>,
-    sector: u64,
-    sectors: u64,
-    buf: Buf,
-    slot: u64,
-    /// What was there when the read began; a write over it meanwhile makes it any.
-    expected: Option<Vec<u8>>,
-}
-
-const SLOTS: u64 = 24;
-const SLOT_SECTORS: u64 = 64;
-
-/// Clients that read and write while data move, and what they may find.
-struct Clients {
-    world: World,
-    dice: Dice,
-    /// Acknowledged content.
-    content: Vec<u8>,
-    /// What a sector held before it was written, where nothing was flushed since.
-    before: BTreeMap<u64, Vec<Vec<u8>>>,
-    asked: Vec<Asked>,
-    free: Vec<u64>,
-    what: String,
-}
-
-fn range(sector: u64, sectors: u64) -> std::ops::Range<usize> {
-    (sector * SECTOR_BYTES) as usize..((sector + sectors) * SECTOR_BYTES) as usize
-}
-
-impl Clients {
-    fn new(world: World, content: Vec<u8>, seed: u64, what: String) -> Self {
-        let dice = Dice(seed);
-        let free = (0..SLOTS).collect();
-        Self { world, dice, content, before: BTreeMap::new(), asked: Vec::new(), free, what }
-    }
-
-    fn ask(&mut self) {
-        let all = self.content.len() as u64 / SECTOR_BYTES;
-        let sectors = 1 + self.dice.below(SLOT_SECTORS);
-        let sector = self.dice.below(all - sectors);
-        let writes = self.dice.below(2) == 0;
-        let overlaps = |other: &Asked| {
-            other.sector < sector + sectors && sector < other.sector + other.sectors
-        };
-        if self.asked.iter().any(|other| overlaps(other) && (writes || other.bytes.is_some())) {
-            return;
-        }
-        let Some(slot) = self.free.pop() else { return };
-        let offset = self.world.arena.len() as u64 - (4 << 20) + slot * SLOT_SECTORS * SECTOR_BYTES;
-        let buf = Buf { offset, len: (sectors * SECTOR_BYTES) as u32 };
-        let bytes = writes.then(|| noise(self.dice.below(1 << 30), buf.len as usize));
-        let op = match &bytes {
-            Some(bytes) => {
-                self.world.bytes(buf).copy_from_slice(bytes);
-                Op::Write { fua: self.dice.below(4) == 0 }
-            }
-            None => Op::Read,
-        };
-        let id = self.world.ask(op, sector, sectors, buf);
-        let expected = (!writes).then(|| self.content[range(sector, sectors)].to_vec());
-        self.asked.push(Asked { id, bytes, sector, sectors, buf, slot, expected });
-        self.world.run_until_idle();
-    }
-
-    fn take_answers(&mut self) {
-        for (id, result) in std::mem::take(&mut self.world.answers) {
-            let Some(at) = self.asked.iter().position(|asked| asked.id == id) else { continue };
-            let asked = self.asked.swap_remove(at);
-            if result == Err(RequestError::BufferHeld) && asked.bytes.is_none() {
-                // Who asked tries again with other memory.
-                continue;
-            }
-            self.free.push(asked.slot);
-            assert_eq!(result, Ok(()), "{}", self.what);
-            let place = range(asked.sector, asked.sectors);
-            if let Some(bytes) = asked.bytes {
-                for number in asked.sector..asked.sector + asked.sectors {
-                    let old = self.content[range(number, 1)].to_vec();
-                    self.before.entry(number).or_default().push(old);
-                }
-                self.content[place].copy_from_slice(&bytes);
-            } else if let Some(expected) = asked.expected {
-                let read = self.world.bytes(asked.buf).to_vec();
-                assert!(read == expected, "{}: a read at {}", self.what, asked.sector);
-            }
-        }
-    }
-
-    /// A member fails, any.
-    fn fail_one(&mut self) {
-        let count = self.world.disks.len() as u64;
-        let id = MemberId(self.dice.below(count) as u16);
-        self.world.tell(Command::Fail(id));
-        self.take_answers();
-    }
-
-    fn step(&mut self) {
-        match self.dice.below(8) {
-            0 | 1 => self.ask(),
-            2 => _ = self.world.pass_time(),
-            _ if !self.world.held.is_empty() => {
-                let one = self.dice.below(self.world.held.len() as u64) as usize;
-                self.world.release_one(one);
-            }
-            _ => _ = self.world.pass_time(),
-        }
-        self.take_answers();
-    }
-
-    /// All that was acknowledged is there; what was not is there, or what was before it, sector by
-    /// sector.
-    fn compare(&mut self) {
-        let all = self.content.len() as u64 / SECTOR_BYTES;
-        let mut now = self.content.clone();
-        for sector in (0..all).step_by(512) {
-            let sectors = (all - sector).min(512);
-            let read = self.world.read(sector, sectors).unwrap();
-            for (number, found) in (sector..).zip(read.chunks(SECTOR_BYTES as usize)) {
-                let known = &self.content[range(number, 1)];
-                let maybe = self.asked.iter().find_map(|asked| {
-                    let at = number.checked_sub(asked.sector).filter(|at| *at < asked.sectors)?;
-                    Some(&asked.bytes.as_ref()?[range(at, 1)])
-                });
-                let mut older = self.before.get(&number).into_iter().flatten();
-                let fits = found == known || maybe == Some(found) || older.any(|old| old == found);
-                assert!(fits, "{}: at sector {number}", self.what);
-                now[range(number, 1)].copy_from_slice(found);
-            }
-        }
-        self.content = now;
     }
 }
 
@@ -580,147 +455,4 @@ fn what_lies_beyond_a_smaller_end_is_refused_from_the_begin() {
         world.run();
         assert_eq!(world.check(), 0, "{grow:?}");
     }
-}
-
-/// Members that are missing are none of a reason to wait: what they hold is computed.
-#[test]
-fn data_move_without_a_member() {
-    let changes = CHANGES.iter().filter(|change| change.0 != 10);
-    for (number, &change) in changes.enumerate() {
-        let lost = if change.0 == 6 { 2 } else { 1 };
-        let mut most = 0;
-        loop {
-            let what = format!("{change:?} without {lost}: {most} writes");
-            let mut world = before(change, most % 2 == 0);
-            let content = fill_kept(&mut world, change);
-            for member in (0..).step_by(3).take(lost).map(|at| at + number as u16 % 3) {
-                let member = MemberId(member % change.2 as u16);
-                world.command(Command::Fail(member));
-                world.command(Command::Remove(member));
-                world.disks[usize::from(member.0)] = None;
-            }
-            if roles_after(change) > change.2 {
-                // Its recovery begins, and is put off.
-                world.hold(|_, op| matches!(op, IoOp::Read { .. }));
-                (change.2..roles_after(change)).for_each(|_| _ = world.add_disk());
-                world.tell(Command::Grow(change.4));
-                world.answers.clear();
-            }
-            let seen = lose_after(&mut world, most);
-            if roles_after(change) > change.2 {
-                world.release();
-            } else {
-                world.begin_command(Command::Grow(change.4));
-            }
-            assert_eq!(world.refusals, Vec::<String>::new(), "{what}");
-            let all = seen.get();
-            world.cut_power_and_restart();
-            world.rule(|_, _| Fate::Serve);
-            world.run();
-            holds(&mut world, &content, &what);
-            (0..lost).for_each(|_| _ = world.add_disk());
-            world.run();
-            let status = world.array.status();
-            assert_eq!(status.degraded, 0, "{what}: {:?}", status.members);
-            holds(&mut world, &content, &format!("{what}, and with others"));
-            assert_eq!(world.check(), 0, "{what}");
-            if most > all {
-                break;
-            }
-            most += if most > 20 && most + 40 < all { 23 } else { 1 };
-        }
-    }
-}
-
-/// A member fails at the begin, and has not heard of it: it is not taken for one that says that
-/// nothing has moved.
-#[test]
-fn a_member_that_did_not_hear_of_the_begin_does_not_count() {
-    let change = (5, 2, 4, 16, Grow::RaidDisks(3));
-    for most in 0..90 {
-        let mut world = begin(change, most % 2 == 0);
-        let content = fill_kept(&mut world, change);
-        world.run();
-        let mut seen = 0;
-        world.rule(move |member, op| match op {
-            IoOp::Write { sector, .. } if member == MemberId(1) && sector < DATA_OFFSET => {
-                Fate::Fail(crate::action::IoError::GONE)
-            }
-            IoOp::Write { .. } | IoOp::WriteZeroes { .. } => {
-                seen += 1;
-                if seen > most { Fate::Lose } else { Fate::Serve }
-            }
-            _ => Fate::Serve,
-        });
-        world.begin_command(Command::Grow(change.4));
-        world.cut_power_and_restart();
-        world.rule(|_, _| Fate::Serve);
-        world.run();
-        holds(&mut world, &content, &format!("{most} writes"));
-        if world.array.status().degraded > 0 {
-            world.add_disk();
-            world.run();
-        }
-        assert_eq!(world.array.status().degraded, 0, "{most} writes");
-        assert_eq!(world.check(), 0, "{most} writes");
-    }
-}
-
-/// A reshape to more members that has come some way, as md makes one where there is no room before
-/// the data: they begin at the same place in both maps.
-fn in_place(change: Change) -> (World, Vec<u8>) {
-    let stopped = |most| {
-        let mut world = begin(change, false);
-        let content = fill(&mut world);
-        world.run();
-        lose_after(&mut world, most);
-        world.begin_command(Command::Grow(change.4));
-        world.disks.iter_mut().flatten().for_each(Disk::cut_power);
-        world.rule(|_, _| Fate::Serve);
-        (world, content)
-    };
-    let has_moved = |(world, _): &(World, Vec<u8>)| world.superblock(0).reshape.position >= 512;
-    let (mut world, content) = (40..).step_by(20).map(stopped).find(has_moved).expect("a move");
-    for index in 0..world.disks.len() {
-        let mut superblock = world.superblock(index);
-        assert!(superblock.has(feature::RESHAPE_ACTIVE), "{change:?}: it is over");
-        let parity = if change.0 == 6 { 2 } else { 1 };
-        let rows = superblock.reshape.position / u64::from(superblock.raid_disks - parity);
-        let from = superblock.data_offset - u64::from(superblock.reshape.new_offset.unsigned_abs());
-        let disk = world.disks[index].as_mut().unwrap();
-        let moved = disk.read(from, (rows * SECTOR_BYTES) as usize).to_vec();
-        disk.write(superblock.data_offset, &moved, true);
-        superblock.feature_map &= !feature::NEW_OFFSET;
-        disk.write(superblock.super_offset, &superblock.encode(), true);
-    }
-    (world, content)
-}
-
-/// And the power goes at its writes.
-#[test]
-fn what_md_began_in_place_goes_on() {
-    for change in [CHANGES[0], CHANGES[1], CHANGES[4]] {
-        let mut most = 0;
-        loop {
-            let (mut world, content) = in_place(change);
-            let seen = lose_after(&mut world, most);
-            world.cut_power_and_restart();
-            let what = format!("{change:?}: {most} writes");
-            let is_all = seen.get() <= most;
-            world.cut_power_and_restart();
-            world.rule(|_, _| Fate::Serve);
-            world.run();
-            holds(&mut world, &content, &what);
-            assert_eq!(world.array.status().superblock.raid_disks, roles_after(change), "{what}");
-            assert_eq!(world.check(), 0, "{what}");
-            if is_all {
-                break;
-            }
-            most += 17;
-        }
-    }
-    let (mut world, _) = in_place(CHANGES[0]);
-    world.cut_power_and_restart_holding(|_, op| matches!(op, IoOp::Write { .. }));
-    let line = world.refused(Command::Grow(Grow::Undo));
-    assert!(line.contains("in place, where there is no way back"), "{line}");
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use braid_array::Refusal;
+use braid_array::refusal::Next;
+use braid_array::{Condition, Refusal};
 use braid_host::control::Client;
 use serde_json::{Value, json};
 
@@ -55,6 +56,7 @@ fn found_in(file: &Path, config: &Config, problems: &[Problem]) -> Value {
             "key": problem.key,
             "reason": problem.reason,
             "next": next_step(&problem.next),
+            "id": problem.next.condition.map(|condition| condition.to_string()),
         })
     };
     json!({
@@ -172,7 +174,8 @@ fn members(entry: &ArrayEntry, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
         if is_there(value) {
             there.push(PathBuf::from(value));
         } else {
-            let next = "attach it, or write the path of the disk in its place";
+            let next = Next::from("attach it, or write the path of the disk in its place")
+                .of(Condition::MembersLeftOut);
             wrong(*line, "members", Refusal::new(format!("{value} is not there"), next));
         }
     }
@@ -187,19 +190,19 @@ fn foreign(entry: &ArrayEntry, found: &Found, is_meant: bool) -> Refusal {
         Ok(superblock) => superblock,
         Err(error) => {
             let next = format!("take it out of members, or see braid examine {device}");
+            let next = Next::from(next).of(Condition::Damaged);
             return Refusal::new(format!("{device}: {error}"), next);
         }
     };
     let uuid = superblock.uuid_text();
-    let title = superblock.title();
-    if !is_meant {
-        let reason = format!("{device} belongs to {title}");
-        return Refusal::new(reason, "take it out of members");
-    }
-    if entry.uuid.is_some() {
-        let reason = format!("{device} belongs to {title}, not to the uuid here");
-        return Refusal::new(reason, format!("write uuid = \"{uuid}\", or name other members"));
-    }
-    let reason = format!("{device} belongs to {title}");
-    Refusal::new(reason, format!("name it so: [array.NAME]; or write uuid = \"{uuid}\""))
+    let reason = format!("{device} belongs to {}", superblock.title());
+    let (reason, next) = if !is_meant {
+        (reason, "take it out of members".to_owned())
+    } else if entry.uuid.is_some() {
+        let next = format!("write uuid = \"{uuid}\", or name other members");
+        (format!("{reason}, not to the uuid here"), next)
+    } else {
+        (reason, format!("name it so: [array.NAME]; or write uuid = \"{uuid}\""))
+    };
+    Refusal::new(reason, Next::from(next).of(Condition::Foreign))
 }

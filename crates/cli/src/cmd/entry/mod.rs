@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use braid_array::refusal::Next;
-use braid_array::{Refusal, Role};
+use braid_array::{Condition, Refusal, Role};
 use braid_host::member::MemberName;
 use braid_host::serve::{ExportSpec, ExportedArray, check_exports};
 
@@ -91,6 +91,7 @@ fn unnamed(entry: &ArrayEntry, outlook: &Outlook, absent: usize) -> Option<Probl
         Some(by_hand) if stops => Next::by(add + ", or start it without", by_hand.clone()),
         _ => add.into(),
     };
+    let next = next.of(Condition::MembersLeftOut);
     let problem = problem(entry, line, "members", Refusal { reason, next });
     Some(if stops { problem } else { problem.warning() })
 }
