@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
@@ -93,39 +94,51 @@ fn size(lab: &Lab) -> usize {
     detail(lab, "x")["size_bytes"].as_u64().expect("a size") as usize
 }
 
+/// The content of a write, which is another one each time.
+fn block(count: usize) -> [u8; 4096] {
+    let mut block = [7; 4096];
+    block[..8].copy_from_slice(&count.to_be_bytes());
+    block
+}
+
 fn moves_to_one_more(shape: &str, count: usize) {
     let mut served = Served::new(shape, count);
     served.nodes.truncate(count + 1);
     served.stores.truncate(count + 1);
     let before = size(&served.lab);
     let mut export = connect(&served.lab.path("x.sock"), "x", before);
-    let block = served.content[..4096].to_vec();
-    let written = std::thread::scope(|scope| {
+    let progress = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let progress = &progress;
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (tell, begun) = std::sync::mpsc::channel();
-        let writer = scope.spawn(move || {
+        scope.spawn(move || {
             let mut count = 0;
             while stopped.try_recv().is_err() {
                 let at = (count << 20) % before;
-                ask(&mut export, 1, at as u64, &block).expect("no write fails");
+                ask(&mut export, 1, at as u64, &block(count)).expect("no write fails");
                 count += 1;
+                progress.store(count, Ordering::Relaxed);
                 // Nobody listens after the first.
                 let _ = tell.send(());
             }
-            count
         });
         begun.recv().expect("a write");
         let said = served.grow();
         assert!(said.contains("x: becomes "), "{said}");
         assert_eq!(served.action(), "reshape");
         until("a window", || detail(&served.lab, "x")["sync"]["done_bytes"] != 0);
+        let before_that = progress.load(Ordering::Relaxed);
+        until("writes to all, also behind the front", || {
+            progress.load(Ordering::Relaxed) > before_that + (before >> 20)
+        });
         // The writer has ended only if a write has failed.
         let _ = stop.send(());
-        writer.join().expect("no wrong answer")
     });
-    for at in (0..served.content.len()).step_by(1 << 20).take(written) {
-        let block = served.content[..4096].to_vec();
-        served.content[at..at + 4096].copy_from_slice(&block);
+    let written = progress.into_inner();
+    for count in written.saturating_sub(before >> 20)..written {
+        let at = (count << 20) % before;
+        served.content[at..at + 4096].copy_from_slice(&block(count));
     }
     assert_eq!(size(&served.lab), before, "until all has moved");
     served.crash();
