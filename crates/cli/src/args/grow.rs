@@ -20,13 +20,13 @@ const GROW_HELP: &str = "\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
-    braid grow home --raid-devices 4 --add node://n4:7000 --wait\n  \
     braid grow home --pause\n  \
     braid grow home --undo\n  \
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
     braid grow home --chunk 128K\n  \
-    braid grow home --array-size 8M --raid-devices 3 --wait";
+    braid grow home --array-size 8M --raid-devices 3 --wait\n  \
+    braid grow data --raid-devices 6 --add node://n6:7000 --wait";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
