@@ -1,8 +1,8 @@
 //! Changes of an array's shape. Most leave every byte in its place: more of each member is used, a
 //! mirror has more or fewer copies, or another level keeps the same data ("takeover" in md, after
 //! `raid*_takeover` of the kernel's `raid0.c`, `raid1.c`, `raid5.c` and `raid10.c`). With more
-//! members of a level with parity, or fewer, another layout or other chunks all data move, and may
-//! move back.
+//! members of a level with parity or of stripes, or fewer, another layout or other chunks all data
+//! move, and may move back.
 //! Pure: the command plans by the status that it is told, and the keeper by its own.
 
 mod linear;
@@ -60,7 +60,8 @@ pub struct NewShape {
     pub size_sectors: u64,
     /// The role that the holder of each role has then; without one it becomes a spare.
     pub roles: Vec<Option<Role>>,
-    /// Sectors of data on the holder of each role, where the level uses all that each has.
+    /// Sectors of data on the holder of each role, where the level uses all that each has; of
+    /// stripes none where that is the same.
     pub own_sectors: Vec<u64>,
     /// Data move, to rows that begin so many sectors behind the old ones: from the end of the
     /// array on, or from its begin on where it is less than none. 0: all stay.
@@ -82,7 +83,8 @@ impl NewShape {
         }
     }
 
-    /// The same, where the superblock alone tells it: not of raid0, nor linear.
+    /// The same, where the superblock alone tells it: not of linear, and of raid0 where all members
+    /// use as much.
     pub(crate) fn of_superblock(superblock: &Superblock) -> Option<Self> {
         let level = Level::from_md(superblock.level)?;
         let layout = Layout::decode(level, superblock.layout, superblock.raid_disks).ok()?;
@@ -94,15 +96,20 @@ impl NewShape {
     /// # Errors
     /// The reason why there is no such array.
     pub fn geometry(&self) -> Result<Geometry, Refusal> {
-        Geometry::new(&Shape {
+        let shape = Shape {
             level: self.level,
             layout: self.layout,
             raid_disks: self.raid_disks,
             chunk_sectors: self.chunk_sectors,
             size_sectors: self.size_sectors,
             member_data_sectors: &self.own_sectors,
-        })
-        .map_err(Refusal::from)
+        };
+        let geometry = match self.level {
+            _ if self.moves() => Geometry::moving,
+            Level::Raid0 if self.own_sectors.is_empty() => Geometry::even_stripes,
+            _ => Geometry::new,
+        };
+        geometry(&shape).map_err(Refusal::from)
     }
 
     /// Returns whether spares have the roles that are new at once: nothing is on them yet.
@@ -250,6 +257,10 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
+    if superblock.level == Level::Raid0.to_md() {
+        let next = Next::by("wait for it", Invocation::Watch { array: None });
+        return refuse("the data of raid0 do not move back yet", next);
+    }
     if superblock.reshape.new_offset == 0 {
         let next = Next::by("wait for it", Invocation::Watch { array: None });
         return refuse("md began to move its data in place, where there is no way back", next);
@@ -283,7 +294,7 @@ fn check_spares(status: &Status, level: Level, new: &NewShape) -> Result<(), Ref
     // What is missing may go on missing, but data move only to members that are there.
     let missing = if new.moves() { 0 } else { usize::from(status.degraded) };
     let vacant = new.vacant().saturating_sub(missing);
-    if vacant <= spares || level == Level::Raid0 {
+    if vacant <= spares || level == Level::Raid0 && !new.moves() {
         return Ok(());
     }
     let roles =
@@ -302,14 +313,11 @@ fn other_members(status: &Status, now: NewShape, count: u32) -> Result<NewShape,
     }
     match now.level {
         Level::Raid1 => copies(status, now, count),
+        Level::Raid0 => reshape::stripes(status, now, count),
         Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
             reshape::members(status, now, count)
         }
         Level::Linear => linear::plan(status, now, count),
-        _ => refuse(
-            format!("{} cannot be given another number of members yet", now.level),
-            "make a new array and copy the data; --size and --level can be changed",
-        ),
     }
 }
 

@@ -16,7 +16,7 @@ const MEMBER_BYTES: u64 = 10 << 20;
 /// grow | devices that are added | what `mdadm --detail` says of it then: level, layout, members.
 /// md does the recovery of `midway`, and the rest of those by halves; of `half-u` back, of `half-m`
 /// to the larger size that they have then (with a bitmap md does not resync what is new after a
-/// stop on the way). Those with `d` lack a member until then.
+/// stop on the way), and of `half-0`. Those with `d` lack a member until then.
 const BY_BRAID: &str = "\
 size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
 size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
@@ -47,6 +47,9 @@ half-o2 | 10 4 --layout o2              | --layout n2                 | 0 | raid
 half-u1 | 10 3 -b internal              | --raid-devices 4            | 1 | raid10 near=2 3
 half-m1 | 10 3                          | --raid-devices 4            | 1 | raid10 near=2 4
 half-m2 | 10 4                          | --raid-devices 5            | 1 | raid10 near=2 5
+more-0  | 0 2                           | --raid-devices 4            | 2 | raid0 -unknown- 4
+half-0  | 0 3                           | --raid-devices 4            | 1 | raid0 - 4
+half-02 | 0 2                           | --raid-devices 4            | 2 | raid0 - 4
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
@@ -142,6 +145,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         return (left, format!("{shape} {}", before >> 10));
     }
     if name.starts_with("half") {
+        let is_larger = name.starts_with("half-m") || name.starts_with("half-0");
         let planned = by_halves(&served, &mut grow, name.starts_with("half-u"));
         if name.starts_with("half-d") {
             // md is to rebuild what is missing when it has moved the rest.
@@ -150,7 +154,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         // A smaller array is so at once.
         let size_bytes = served.size_bytes();
         served.stop();
-        let after = if name.starts_with("half-m") { planned } else { size_bytes };
+        let after = if is_larger { planned } else { size_bytes };
         let left = Left { name: name.to_owned(), members: all, content, size_bytes };
         return (left, format!("{shape} {}", after >> 10));
     }

@@ -183,8 +183,10 @@ impl ArrayMap {
         matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
+    /// Returns whether data have copies. While stripes without redundancy move, each has one.
     pub(super) const fn is_mirror(&self) -> bool {
-        matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
+        let level = self.geometry.level();
+        matches!(level, Level::Raid1 | Level::Raid10) || self.old.is_some() && !self.has_parity()
     }
 
     /// Height of a unit: it divides the chunk, in both maps.

@@ -335,7 +335,9 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
         }
     }
     let shape = shape_of(level, layout, superblock, &data_sectors);
-    Geometry::new(&shape).map_err(|error| error.to_string())
+    let moves = told.has(feature::RESHAPE_ACTIVE);
+    let geometry = if moves { Geometry::moving } else { Geometry::new };
+    geometry(&shape).map_err(|error| error.to_string())
 }
 
 impl Machine for Array {

@@ -40,6 +40,15 @@ impl Space {
         Ok(Self { old: Some(old), ..Self::new(new)? })
     }
 
+    /// Returns whether sync space is the array's.
+    const fn is_of_array(&self) -> bool {
+        match self.geometry.level() {
+            Level::Raid10 => true,
+            Level::Raid0 => self.old.is_some(),
+            _ => false,
+        }
+    }
+
     fn geometries(&self) -> impl Iterator<Item = &Geometry> {
         self.old.iter().map(|old| &old.geometry).chain([&self.geometry])
     }
@@ -77,6 +86,7 @@ impl SyncSpace for Space {
 
     fn redundancy(&self) -> Redundancy {
         match self.geometry.level() {
+            Level::Raid0 if self.old.is_some() => Redundancy::Copies,
             Level::Linear | Level::Raid0 => Redundancy::None,
             Level::Raid1 | Level::Raid10 => Redundancy::Copies,
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
@@ -117,10 +127,11 @@ impl SyncSpace for Space {
 
     fn settle(&mut self) {
         self.old = None;
+        self.geometry = self.geometry.clone().at_rest();
     }
 
     fn is_by_role(&self) -> bool {
-        self.geometry.level() == Level::Raid10
+        self.is_of_array()
     }
 
     fn of_row(&self, role: Role, row: u64) -> Option<(u64, u64)> {
@@ -129,7 +140,7 @@ impl SyncSpace for Space {
     }
 
     fn row_of(&self, role: Role, sector: u64) -> Option<u64> {
-        if self.geometry.level() != Level::Raid10 {
+        if !self.is_of_array() {
             return Some(sector);
         }
         self.copies(sector).find(|strip| strip.role == role).map(|strip| strip.sector)
@@ -147,7 +158,7 @@ impl SyncSpace for Space {
     }
 
     fn first_row(&self, sector: u64) -> u64 {
-        if self.geometry.level() != Level::Raid10 {
+        if !self.is_of_array() {
             return sector;
         }
         self.copies(sector).map(|strip| strip.sector).min().unwrap_or(0)

@@ -156,7 +156,7 @@ fn place(name: &str, start: Option<u64>, sectors: u64) -> Result<Range<u64>, Str
 pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Result<(), Verdict> {
     let same = [
         ("level", superblock.level == newest.level),
-        ("layout", superblock.layout == newest.layout),
+        ("layout", superblock.layout == newest.layout || has_one_zone(superblock, newest)),
         ("chunk", superblock.chunk_sectors == newest.chunk_sectors),
         ("number of members", superblock.raid_disks == newest.raid_disks),
         ("size", used_sectors(superblock) == used_sectors(newest)),
@@ -169,9 +169,19 @@ pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Resul
     }
 }
 
-/// The used part of a member. In raid10 md rounds it to equal parts for all far copies and says so
-/// with its next update, which a member may have missed.
+/// Returns whether one of these tells of stripes of which all members use as much: no layout
+/// differs from another one there.
+fn has_one_zone(superblock: &Superblock, newest: &Superblock) -> bool {
+    let has_one = |one: &Superblock| one.level == Level::Raid0.to_md() && one.size_sectors > 0;
+    has_one(superblock) || has_one(newest)
+}
+
+/// The used part of a member, where that is not all it has, as in raid0. In raid10 md rounds it to
+/// equal parts for all far copies and says so with its next update, which a member may have missed.
 fn used_sectors(superblock: &Superblock) -> u64 {
+    if superblock.level == Level::Raid0.to_md() {
+        return 0;
+    }
     let [_, far, ..] = superblock.layout.to_le_bytes();
     let unit = u64::from(superblock.chunk_sectors) * u64::from(far);
     if superblock.level != Level::Raid10.to_md() || unit == 0 {

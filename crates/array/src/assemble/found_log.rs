@@ -90,7 +90,7 @@ pub fn parity_geometry(superblock: &Superblock) -> Result<Geometry, String> {
 pub(crate) fn geometry_of(level: Level, superblock: &Superblock) -> Result<Geometry, String> {
     let layout = Layout::decode(level, superblock.layout, superblock.raid_disks)
         .map_err(|error| error.to_string())?;
-    Geometry::new(&shape_of(level, layout, superblock, &[])).map_err(|error| error.to_string())
+    Geometry::moving(&shape_of(level, layout, superblock, &[])).map_err(|error| error.to_string())
 }
 
 /// The shape of an array of this level and layout, as one superblock tells it; `data_sectors` by

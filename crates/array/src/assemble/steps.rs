@@ -28,6 +28,7 @@ pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
 }
 
 fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let candidates = reshape::as_stripes(candidates);
     let Some(index) = newest(&candidates) else { return without_superblocks(&candidates) };
     if let Ok(superblock) = &candidates[index].superblock
         && reshape::is_halfway(superblock)

@@ -10,6 +10,7 @@ pub mod journal;
 pub mod moved;
 pub mod ppl;
 pub mod reshaped;
+pub(crate) mod striped;
 pub mod superblock;
 mod superblock_bytes;
 mod superblock_error;

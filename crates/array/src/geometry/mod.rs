@@ -17,7 +17,7 @@ pub use error::GeometryError;
 pub(crate) use order::RowOrder;
 
 use crate::Role;
-use crate::level::{Layout, Level};
+use crate::level::{FarSets, Layout, Level, Raid10Layout};
 use concat::Concat;
 use mirror::Mirrors;
 use parity::StripeRows;
@@ -75,6 +75,10 @@ enum Map {
 /// The most roles a superblock has room for (`dev_roles` in 4 KiB).
 pub const MAX_MEMBERS: u32 = 1920;
 
+/// One place for each chunk.
+const ONE_COPY: Raid10Layout =
+    Raid10Layout { near: 1, far: 1, offset: false, far_sets: FarSets::Original };
+
 /// Sizes stay below 2^63 bytes, the kernel's limit of a device, so that sums of a few do not wrap.
 const MAX_SECTORS: u64 = (1 << 54) - 1;
 
@@ -123,6 +127,42 @@ impl Geometry {
         Ok(Self { level, layout, raid_disks, chunk_sectors, array_sectors, map })
     }
 
+    /// The same for one of two shapes that data move between: all members use as much, those of
+    /// raid0 as well, which has one copy of everything.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn moving(shape: &Shape<'_>) -> Result<Self, GeometryError> {
+        if shape.level != Level::Raid0 {
+            return Self::new(shape);
+        }
+        let rest = Self::even_stripes(shape)?;
+        let map = Mirrors::new(ONE_COPY, shape, shape.size_sectors)?;
+        Ok(Self { map: Map::Mirrors(map), ..rest })
+    }
+
+    /// Stripes without redundancy over members that all use as much.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn even_stripes(shape: &Shape<'_>) -> Result<Self, GeometryError> {
+        let sizes = vec![shape.size_sectors; shape.raid_disks.min(MAX_MEMBERS) as usize];
+        Self::new(&Shape { member_data_sectors: &sizes, ..*shape })
+    }
+
+    /// The same when data do not move any more.
+    pub(crate) fn at_rest(self) -> Self {
+        let Self { level, layout, raid_disks, chunk_sectors, .. } = self;
+        let size_sectors = self.member_sectors();
+        let member_data_sectors = &[];
+        let shape =
+            Shape { level, layout, raid_disks, chunk_sectors, size_sectors, member_data_sectors };
+        match level {
+            Level::Raid0 => Self::even_stripes(&shape).unwrap_or(self),
+            _ => self,
+        }
+    }
+
     /// Level.
     #[must_use]
     pub const fn level(&self) -> Level {
@@ -165,7 +205,8 @@ impl Geometry {
     }
 
     /// Length of the space in which resync, bitmap and locks count (md: `resync_max_sectors`):
-    /// array sectors for raid10, sectors of a member for raid1 and parity, 0 without redundancy.
+    /// array sectors for raid10 and where stripes move, sectors of a member for raid1 and parity, 0
+    /// without redundancy.
     #[must_use]
     pub const fn sync_sectors(&self) -> u64 {
         match &self.map {

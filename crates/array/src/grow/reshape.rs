@@ -3,12 +3,13 @@
 //! makes up for them: both shapes have as much of that. What is refused of raid10 is what
 //! `raid10_check_reshape` of the kernel's `raid10.c` refuses.
 
-use super::{NewShape, check_whole, refuse};
+use super::takeover::even;
+use super::{NewShape, check_whole, in_state, refuse};
 use crate::format::superblock::MAX_DEV;
 use crate::geometry::RowOrder;
 use crate::level::{Layout, Level};
 use crate::outline::bytes;
-use crate::refusal::Refusal;
+use crate::refusal::{Invocation, Next, Refusal};
 use crate::status::{MemberState, MemberStatus, Status};
 
 /// The most that rows move by: superblocks are written the less often at the begin, and room is
@@ -30,6 +31,27 @@ pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewS
     let new = NewShape { raid_disks: count, ..now.clone() };
     let shift = shift(head_room(status), least_shift(&now, &new)?)?;
     Ok(NewShape { offset_sectors: -shift, ..new })
+}
+
+/// More members for stripes without redundancy: they have no place for anything else.
+pub(super) fn stripes(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    if count < now.raid_disks {
+        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
+    }
+    let now = even(status, now, Level::Raid4)?;
+    let new = members(status, now, count)?;
+    let spares = || in_state(status, MemberState::Spare);
+    if let Some(small) = spares().find(|spare| spare.data_sectors < new.size_sectors) {
+        let needed = bytes(new.size_sectors);
+        let reason = format!("{} has less than the {needed} that are used of each", small.device);
+        return refuse(reason, "name a larger device");
+    }
+    if let Some(left) = spares().nth(new.vacant()) {
+        let device = left.device.clone();
+        let next = Next::by("remove it", Invocation::Remove { array: None, device });
+        return refuse(format!("{} would be a spare, which raid0 has not", left.device), next);
+    }
+    Ok(new)
 }
 
 /// Fewer members: those that leave become spares. Where nothing is free behind the data, a chunk of
@@ -95,6 +117,7 @@ fn name(layout: Layout) -> String {
 fn check_level(shape: &NewShape) -> Result<(), Refusal> {
     match (shape.level, shape.layout) {
         (Level::Raid4 | Level::Raid5 | Level::Raid6, _) => Ok(()),
+        (Level::Raid0, _) if shape.size_sectors > 0 => Ok(()),
         (_, Layout::Raid10(layout)) if layout.can_move() => Ok(()),
         (_, Layout::Raid10(_)) => refuse(
             format!(

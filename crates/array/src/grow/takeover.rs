@@ -8,7 +8,7 @@ use crate::Role;
 use crate::geometry::MIN_CHUNK_SECTORS;
 use crate::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 use crate::refusal::Refusal;
-use crate::status::Status;
+use crate::status::{MemberState, Status};
 
 pub(super) use stripes::leaving;
 
@@ -165,23 +165,7 @@ fn from_raid0(
     level: Level,
     keep_layout: bool,
 ) -> Result<NewShape, Refusal> {
-    let chunk = u64::from(now.chunk_sectors);
-    let used = |sectors: u64| sectors / chunk.max(1) * chunk;
-    let mut sizes = status.members.iter().map(|member| used(member.told_sectors));
-    let size_sectors = sizes.next().unwrap_or(0);
-    if sizes.any(|size| size != size_sectors) {
-        return refuse(
-            "the members have different sizes, all of which raid0 uses",
-            "make a new array and copy the data",
-        );
-    }
-    if !now.chunk_sectors.is_power_of_two() || now.chunk_sectors < MIN_CHUNK_SECTORS {
-        return refuse(
-            format!("{level} has no chunks of {} sectors", now.chunk_sectors),
-            "make a new array and copy the data",
-        );
-    }
-    let now = NewShape { size_sectors, ..now };
+    let now = even(status, now, level)?;
     match level {
         Level::Raid1 if now.raid_disks == 1 => {
             let layout = Layout::None;
@@ -198,6 +182,29 @@ fn from_raid0(
         }
         _ => Ok(NewShape { level, layout: Layout::None, raid_disks: now.raid_disks + 1, ..now }),
     }
+}
+
+/// Stripes of which all members use as much, with chunks that another level can have: md moves no
+/// others.
+pub(super) fn even(status: &Status, now: NewShape, level: Level) -> Result<NewShape, Refusal> {
+    let chunk = u64::from(now.chunk_sectors);
+    let used = |sectors: u64| sectors / chunk.max(1) * chunk;
+    let members = super::in_state(status, MemberState::InSync);
+    let mut sizes = members.map(|member| used(member.told_sectors));
+    let size_sectors = sizes.next().unwrap_or(0);
+    if sizes.any(|size| size != size_sectors) {
+        return refuse(
+            "the members have different sizes, all of which raid0 uses",
+            "make a new array and copy the data",
+        );
+    }
+    if !now.chunk_sectors.is_power_of_two() || now.chunk_sectors < MIN_CHUNK_SECTORS {
+        return refuse(
+            format!("{level} has no chunks of {} sectors", now.chunk_sectors),
+            "make a new array and copy the data",
+        );
+    }
+    Ok(NewShape { layout: Layout::None, size_sectors, ..now })
 }
 
 /// Each member with one beside it that is to hold the same.

@@ -127,7 +127,9 @@ impl Keeper {
     /// Returns whether a command has to wait for another shape, or asks for one.
     fn is_reshaped(&self, command: &Command) -> bool {
         let moves = self.sync.moving.is_some();
-        let waits = !matches!(command, Command::Remove(_) | Command::Add(_));
+        // Stripes without redundancy have no place for a spare.
+        let stripes = self.core.metadata.superblock.level == Level::Raid0.to_md();
+        let waits = stripes || !matches!(command, Command::Remove(_) | Command::Add(_));
         let begins = self.core.service.growing || self.view().holds_requests();
         moves && waits || begins || matches!(command, Command::Grow(_))
     }
@@ -135,8 +137,11 @@ impl Keeper {
     /// Returns whether devices may be added only to be appended: until then superblocks do not tell
     /// of them.
     fn appends(&self) -> bool {
-        let linear = self.core.metadata.superblock.level == Level::Linear.to_md();
-        linear && !self.view().holds_requests()
+        let level = Level::from_md(self.core.metadata.superblock.level);
+        matches!(level, Some(Level::Linear | Level::Raid0))
+            && !self.core.service.redundant
+            && !self.core.service.is_remade()
+            && !self.view().holds_requests()
     }
 
     /// Returns whether members are missing without which nothing is compared.

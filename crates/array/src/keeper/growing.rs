@@ -22,6 +22,7 @@ use super::core::Core;
 use super::intent::Intent;
 use super::members::{Member, State};
 use super::quieted::{QUIET_MS, Quieted, quieted};
+use super::sync::window::has_moved;
 use super::sync::{Moving, Sync};
 use super::{Checkpoints, LaneCommand, Redundancy, SyncSpace, Traffic};
 use crate::action::CommandId;
@@ -52,6 +53,9 @@ pub(super) enum Growing {
     Rest,
     Turning(Box<ShapeChange>),
     Quieting(Box<ShapeChange>),
+    /// All data have moved. Superblocks do not tell of requests to stripes without redundancy: none
+    /// is to be in flight.
+    Ending,
     /// Waits for this update.
     Telling(Box<(Option<CommandId>, NewShape, Outline)>, u64),
 }
@@ -69,7 +73,11 @@ impl Growing {
     /// Returns whether all data have moved, and the members are told of that: the array has not yet
     /// the size that it then has.
     pub(super) fn is_concluding(&self) -> bool {
-        matches!(self, Self::Telling(told, _) if told.0.is_none())
+        match self {
+            Self::Ending => true,
+            Self::Telling(told, _) => told.0.is_none(),
+            Self::Rest | Self::Turning(_) | Self::Quieting(_) => false,
+        }
     }
 
     /// Returns whether a reshape is to stop where it can be turned round.
@@ -167,7 +175,7 @@ impl Growing {
             Self::Turning(_) if core.service.stopping => {
                 self.give_up(core, Refusal::new("the array is being stopped", "start it again"));
             }
-            Self::Rest | Self::Turning(_) => {}
+            Self::Rest | Self::Turning(_) | Self::Ending => {}
             Self::Quieting(change) => {
                 let until = change.until;
                 match quieted(core, checkpoints, traffic, until) {
@@ -228,6 +236,19 @@ impl Growing {
         moves
     }
 
+    /// Returns whether the members may be told that all data have moved.
+    pub(super) fn may_conclude(&mut self, core: &mut Core, sync: &Sync, quiet: bool) -> bool {
+        if core.metadata.superblock.level != Level::Raid0.to_md() || !has_moved(sync) {
+            return !self.holds_requests();
+        }
+        if matches!(self, Self::Rest | Self::Turning(_)) {
+            self.give_up(core, too_late());
+            core.service.growing = true;
+            *self = Self::Ending;
+        }
+        matches!(self, Self::Ending) && quiet && core.metadata.is_idle()
+    }
+
     /// All data have moved, and the members know: the array is of the new shape alone. Copies of
     /// what is new are to be brought in line.
     pub(super) fn conclude(&mut self, core: &mut Core, sync: &mut Sync) {
@@ -237,6 +258,9 @@ impl Growing {
         from.raid_disks = from.raid_disks.saturating_add_signed(-reshape.delta_disks);
         core.service.growing = true;
         core.members.settle(reshape.new_offset.into());
+        if core.metadata.superblock.level == Level::Raid0.to_md() {
+            end_of_stripes(core);
+        }
         let synced = core.space.sync_sectors();
         core.space.settle();
         sync.unsynced.extend(core, synced);
@@ -282,6 +306,17 @@ impl Growing {
     }
 }
 
+/// Of stripes all is used that superblocks say there is. Nothing is in flight, and all is durable
+/// when members have heard that data have moved.
+fn end_of_stripes(core: &mut Core) {
+    let size = core.metadata.superblock.size_sectors;
+    let members: Vec<MemberId> = core.members.iter().map(|(id, _)| id).collect();
+    for id in members {
+        core.members.change(id, |member| member.superblock.data_size = size);
+    }
+    core.metadata.clean.active = false;
+}
+
 /// The superblock tells of the new shape, or of the move there.
 fn take_shape(core: &mut Core, shape: &NewShape) {
     let superblock = &mut core.metadata.superblock;
@@ -294,6 +329,10 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
         superblock.chunk_sectors = shape.chunk_sectors;
         superblock.feature_map &= !feature::RAID0_LAYOUT;
         return;
+    }
+    if shape.level == Level::Raid0 {
+        superblock.layout = shape.layout.encode();
+        superblock.feature_map &= !feature::RAID0_LAYOUT;
     }
     let backwards = shape.offset_sectors > 0;
     let position = if backwards { core.space.array_sectors() } else { 0 };

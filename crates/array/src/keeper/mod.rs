@@ -369,7 +369,9 @@ impl Keeper {
         if !rested && self.growing.rests() {
             self.sync.drive(&mut self.core);
         }
-        if !self.growing.holds_requests() && take_moved(&mut self.sync) {
+        if self.growing.may_conclude(&mut self.core, &self.sync, traffic.quiet)
+            && take_moved(&mut self.sync)
+        {
             self.growing.conclude(&mut self.core, &mut self.sync);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);

@@ -4,6 +4,7 @@ use super::core::Core;
 use super::members::{Member, State};
 use crate::assemble::Had;
 use crate::format::Superblock;
+use crate::format::striped::to_level_4;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature, time_code, time_parts};
 
 /// Features of the whole array that stay as they are.
@@ -49,7 +50,7 @@ impl Core {
             }
             _ => image.recovery_offset = 0,
         }
-        image
+        to_level_4(image)
     }
 
     /// The superblock of a member that became in sync, as long as nobody is to hear of a loss: with

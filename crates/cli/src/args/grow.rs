@@ -11,12 +11,13 @@ use super::size::{Size, parse_rounded, parse_size};
 const GROW_HELP: &str = "\
     The plan is printed first: the shape before and after, the steps, how many members may fail \
     meanwhile, and how programs that use the array learn of a new size. All data move where disks \
-    are added to levels 4, 5, 6 and 10, and where these get another layout or other chunks: while \
-    they do, --undo moves them back. Other changes that would have to move data are refused. \
-    Devices of --add are checked as by braid \
-    add before anything is changed; an array gets them as spares first, one of level 0 when its \
-    level has changed. Over nodes volumes become longer, where their nodes have room, or all data \
-    move to an array over more nodes, for which each node needs room besides what it has.\n\n\
+    are added to levels 0, 4, 5, 6 and 10, and where these but level 0 get another layout or \
+    other chunks: while they do, --undo moves them back, but those of level 0. Other changes that \
+    would have to move data are refused. Devices of --add are checked as by braid add before \
+    anything is changed; an array gets them as spares first, one of level 0 that gets another \
+    level when that has changed. Over nodes volumes become longer, where their nodes have room, \
+    or all data move to an array over more nodes, for which each node needs room besides what it \
+    has.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
@@ -40,8 +41,8 @@ pub(crate) struct GrowArgs {
     #[arg(long, short, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     #[arg(num_args = 1.., conflicts_with = "size")]
     pub(crate) add: Vec<PathBuf>,
-    /// Number of members of level 4, 5 or 6, more or fewer, of level 10, of a linear array, or of
-    /// copies of a mirror. With --level it is known: the number is only compared
+    /// Number of members of level 4, 5 or 6, more or fewer, of level 0, 10 or a linear array, more,
+    /// or of copies of a mirror. With --level it is known: the number is only compared
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: Option<u32>,
     /// Another level

@@ -48,7 +48,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         running::call(OPERATION, run_dir, name, verb).map_err(|why| unfit(name, device, why))?;
     }
     let geometry = new.geometry().map_err(refused)?;
-    smaller::check(run_dir, args, &before.array, geometry.array_sectors())?;
+    smaller::check(run_dir, args, &before, geometry.array_sectors())?;
     let mut growth = Growth::of(&before, &new, &geometry, &devices);
     growth.dry_run = args.dry_run;
     if !args.json {
@@ -145,7 +145,7 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
     with_spares.members.retain(|member| !leaving.contains(&member.member));
-    if takes_spares(status) {
+    if takes_spares(status, change) {
         let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);
         for (id, device) in (first..u16::MAX).map(MemberId).zip(devices) {
             with_spares.members.push(MemberStatus {
@@ -159,9 +159,10 @@ fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape
     grow::plan(&with_spares, change)
 }
 
-/// Returns whether the array gets devices before it changes. One of stripes gets them afterwards.
-fn takes_spares(status: &Status) -> bool {
-    status.superblock.level != Level::Raid0.to_md()
+/// Returns whether the array gets devices before it changes. One of stripes gets those of another
+/// level afterwards.
+fn takes_spares(status: &Status, change: Grow) -> bool {
+    status.superblock.level != Level::Raid0.to_md() || matches!(change, Grow::RaidDisks(_))
 }
 
 /// Returns how many sectors a device would have for data of a level that uses all of them.
@@ -238,7 +239,7 @@ fn carry_out(
         let verb = Verb::Add { member: device.clone(), force: false, within: None };
         running::call(OPERATION, run_dir, name, verb)
     };
-    let takes_spares = takes_spares(&before.array);
+    let takes_spares = takes_spares(&before.array, change);
     let first = if takes_spares { devices } else { &[] };
     for (at, device) in first.iter().enumerate() {
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;

@@ -130,14 +130,17 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
         return output::answer(&format!("{name}: added {}: journal\n", args.of.member.display()));
     }
     if let Ok(status) = running::status("add", run_dir, name)
-        && status.array.superblock.level == Level::Linear.to_md()
+        && status.array.children.is_empty()
+        && let Some(level @ (Level::Linear | Level::Raid0)) =
+            Level::from_md(status.array.superblock.level)
     {
         let members = status.array.superblock.raid_disks + 1;
         let object = format!("{name} {}", args.of.member.display());
         let device = shell_word(&args.of.member.to_string_lossy());
         let next =
             format!("braid grow {} --raid-devices {members} --add {device}", shell_word(name));
-        return Err(Failure::refused("add", object, "linear has no use for a spare", next));
+        let reason = format!("{level} has no use for a spare");
+        return Err(Failure::refused("add", object, reason, next));
     }
     let add = |member| Verb::Add { member, force, within: within.clone() };
     call("add", run_dir, (name, &args.of.member), add)?;

@@ -219,6 +219,59 @@ fn a_linear_array_gets_longer() {
     x.compare("all of it written anew");
 }
 
+/// Of level 0: also by a kill and a start in the middle.
+#[test]
+fn stripes_get_more_members() {
+    let mut x = Served::new("-l 0 --chunk 64K", 2);
+    let before = x.size();
+    let added = [x.device("d", 24), x.device("e", 16)];
+    let line = x.lab.refused(1, "add x d", &[], &added);
+    let next = "raid0 has no use for a spare; braid grow x --raid-devices 3 --add d\n";
+    assert!(line.ends_with(next), "{line}");
+    let line = x.lab.refused(1, "grow x --raid-devices 3 --add d --add e", &[], &added);
+    assert!(line.contains("e would be a spare, which raid0 has not"), "{line}");
+    assert_eq!(x.status()["members"].as_array().map(Vec::len), Some(2), "nothing was added");
+    x.lab.ok("limit x --max 4M", &[]);
+    let names: Vec<String> = added.iter().map(|it| it.display().to_string()).collect();
+    let words = format!("grow x --raid-devices 4 --add {}", names.join(" --add "));
+    let said = x.lab.ok_text(&words, &[]);
+    assert!(said.contains("meanwhile and afterwards no member may fail"), "{said}");
+    x.members.extend(added);
+    let moves = |x: &Served| {
+        let sync = &x.status()["sync"];
+        sync["action"] == "reshape" && sync["done_bytes"].as_u64() > Some(2 << 20)
+    };
+    until("a part has moved", || moves(&x));
+    let text = x.lab.ok_text("status x", &[]);
+    assert!(text.contains("(old: raid0 of 2, new: raid0 of 4)"), "{text}");
+    let line = x.lab.refused(1, "grow x --undo", &[], &[]);
+    assert!(line.contains("do not move back"), "{line}");
+    x.compare("while data move");
+    kill(&x);
+    x.assemble();
+    x.compare("while data move again");
+    until("all has moved", || x.status()["sync"]["from"].is_null());
+    for what in ["grown", "assembled again"] {
+        assert_eq!(x.shape(), ("raid0".to_owned(), String::new(), 4), "{what}");
+        assert_eq!(x.size(), 2 * before, "{what}");
+        x.compare(what);
+        x.lab.ok("stop x", &[]);
+        x.assemble();
+    }
+    x.content = noise(x.size());
+    fill(&x.socket, "x", &x.content);
+    x.lab.ok("stop x", &[]);
+    x.assemble();
+    x.compare("all of it written anew");
+}
+
+fn kill(x: &Served) {
+    let pid = x.status()["pid"].as_i64().expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    until("it is gone", || !x.lab.run("status x", &[]).status.success());
+}
+
 /// The process is killed in the middle; the next start goes on, and md's rule holds: nothing lost.
 #[test]
 fn a_kill_while_data_move_loses_nothing() {
@@ -235,10 +288,7 @@ fn a_kill_while_data_move_loses_nothing() {
     let text = x.lab.ok_text("status x", &[]);
     assert!(text.contains("(old: raid5 of 3, new: raid5 of 4)"), "{text}");
     x.compare("while data move");
-    let pid = x.status()["pid"].as_i64().expect("a process");
-    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
-    until("it is gone", || !x.lab.run("status x", &[]).status.success());
+    kill(&x);
     x.assemble();
     x.compare("while data move again");
     until("all has moved", || x.status()["sync"]["action"] == "idle");
@@ -331,6 +381,24 @@ fn a_file_system_is_not_cut_off() {
         std::fs::write(&image, served).expect("an image");
         tool("e2fsck -f -n DEVICE", &image);
     }
+}
+
+/// Nor what a client has as a disk of its own.
+#[test]
+fn an_export_is_not_cut_off() {
+    let mut x = Served::new("-l 1 --size 8M", 2);
+    let part = format!("nbd:unix:{},name=vm,offset=6M,size=1M,readonly", x.socket.display());
+    x.lab.ok(&format!("export x add {part}"), &[]);
+    let shrink = |mib| format!("grow x --size {mib}M --array-size {mib}M");
+    let line = x.lab.refused(1, &shrink(6), &[], &x.members);
+    assert!(line.contains("reaches to 7.00 MiB"), "{line}");
+    let (_, step) = line.trim_end().split_once("; braid ").expect("a step");
+    x.lab.ok(&shrink(7), &[]);
+    x.lab.ok(step, &[]);
+    x.lab.ok(&shrink(6), &[]);
+    assert_eq!(x.size(), 6 << 20);
+    x.content.truncate(6 << 20);
+    x.compare("smaller");
 }
 
 /// Begun without a member: the plan says that no other may fail.

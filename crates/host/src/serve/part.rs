@@ -62,6 +62,12 @@ impl ExportPart {
         self.size.is_none()
     }
 
+    /// Returns the least number of bytes of an array that has it.
+    #[must_use]
+    pub fn least_bytes(&self) -> u64 {
+        self.offset.unwrap_or(0).saturating_add(self.size.unwrap_or(1))
+    }
+
     /// Returns its bytes on an array of this size with blocks of so many bytes.
     pub(super) fn extent(
         &self,

@@ -1,8 +1,10 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
 use braid_array::action::Command;
+use braid_array::format::Superblock;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
+use braid_array::level::{Level, ParityLayout};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Role};
 
@@ -242,23 +244,38 @@ fn clean_superblocks(
     begins: &[Option<u64>],
     disks: &[Disk],
 ) -> Result<(), Failure> {
+    let superblock = |device: usize| assembly::candidate(device, &disks[device]).superblock;
+    let is_left = |device| superblock(device).is_ok_and(|it| is_left_at_begin(&it));
     let mut events = None;
     for &device in holders {
-        let Ok(superblock) = assembly::candidate(device, &disks[device]).superblock else {
+        let Ok(superblock) = superblock(device) else {
             return Err(Failure(format!("no superblock on device {device} after a stop")));
         };
         if superblock.resync_offset != MAX_SECTOR {
             return Err(Failure(format!("device {device} is not clean after a stop")));
         }
+        if is_left_at_begin(&superblock) {
+            continue;
+        }
         let at_place = begins[device] == Some(superblock.data_offset);
         if !at_place || superblock.has(feature::RESHAPE_ACTIVE) {
             return Err(Failure(format!("device {device} tells of another shape after a stop")));
         }
-        if *events.get_or_insert(superblock.events) != superblock.events {
+        let is_alike = *events.get_or_insert(superblock.events) == superblock.events;
+        if !is_alike && !holders.iter().any(|device| is_left(*device)) {
             return Err(Failure("event counts differ after a stop".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Returns whether the power went when members were told that stripes are to move. It counts as not
+/// begun, and superblocks of stripes are left as they are.
+fn is_left_at_begin(superblock: &Superblock) -> bool {
+    superblock.has(feature::RESHAPE_ACTIVE)
+        && superblock.reshape.position == 0
+        && superblock.level == Level::Raid4.to_md()
+        && superblock.layout == ParityLayout::ParityLast as u32
 }
 
 /// Stops, and reads the array once more with every member and without as many as it survives.

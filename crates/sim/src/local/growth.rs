@@ -198,6 +198,9 @@ fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
             level(to, rng)
         }
         (Level::Raid6, 6..=7) => level(5, rng),
+        (Level::Raid0, 0..=5) if scenario.version != Version::V1_0 => {
+            Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
+        }
         (Level::Raid0, _) => {
             let to = rng.pick(&[4, 5, 10]);
             level(to, rng)

@@ -79,7 +79,8 @@ impl Part {
         let superblock = &status.superblock;
         let level = Level::from_md(superblock.level);
         let level = level.unwrap_or(self.first.level);
-        if matches!(level, Level::Linear | Level::Raid0) {
+        let is_first = level == Level::Raid0 && superblock.size_sectors == 0;
+        if level == Level::Linear || is_first {
             // It is as it was, even where another level was asked for.
             self.scenario = self.first.clone();
             self.suspects.reshape(self.data(), false, self.scenario.members);

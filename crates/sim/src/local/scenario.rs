@@ -119,7 +119,7 @@ impl Scenario {
         }
         self.lives = self.lives.max(2);
         let unit = u64::from(self.chunk_sectors.max(8));
-        let moves = self.has_parity() || self.level == Level::Raid10;
+        let moves = self.has_parity() || matches!(self.level, Level::Raid0 | Level::Raid10);
         if moves && self.version != Version::V1_0 {
             self.data_offset += unit * aside.pick(&[0, 1, 1, 2, 2, 3, 4, 5]);
         }

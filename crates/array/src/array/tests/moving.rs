@@ -4,6 +4,7 @@
 mod clients;
 mod degraded;
 mod in_place;
+mod stripes;
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,7 @@ const fn roles_after((_, _, from, _, grow): Change) -> u32 {
 /// Data disks before and after.
 const fn data_disks(change: Change) -> (u64, u64) {
     let parity = match change.0 {
-        10 => 0,
+        0 | 10 => 0,
         6 => 2,
         _ => 1,
     };
@@ -102,12 +103,16 @@ fn begin(change: Change, bitmap: bool) -> World {
 fn before((level, layout, from, chunk, grow): Change, bitmap: bool) -> World {
     let backwards = matches!((chunk, grow), (64, _) | (_, Grow::Chunk(64)));
     World::with(level, layout, from, chunk, |config| {
-        if bitmap {
+        if bitmap && level > 0 {
             add_bitmap(config);
         }
         let members = config.members.iter_mut().map(|member| &mut member.superblock);
         for superblock in members.chain([&mut config.superblock]) {
-            superblock.size_sectors = if backwards { LESS } else { MEMBER_SECTORS };
+            superblock.size_sectors = match level {
+                0 => 0,
+                _ if backwards => LESS,
+                _ => MEMBER_SECTORS,
+            };
         }
         if level == 10 {
             // Its bitmap is for sectors of the array.
@@ -227,7 +232,10 @@ fn the_power_goes_at_any_write_of_a_reshape() {
 }
 
 fn clients_over(seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
-    let change = CHANGES[(seed % CHANGES.len() as u64) as usize];
+    clients_of(CHANGES[(seed % CHANGES.len() as u64) as usize], seed, trouble)
+}
+
+fn clients_of(change: Change, seed: u64, trouble: impl Fn(&mut Clients, u64)) -> Clients {
     let mut world = begin(change, seed.is_multiple_of(2));
     let content = fill_kept(&mut world, change);
     world.run();

@@ -264,6 +264,9 @@ impl Halfway {
     pub(super) fn needs_backup(&self) -> bool {
         let critical = self.numbers.critical_sectors();
         let critical = if self.is_sure { (critical / 2).saturating_sub(1) } else { critical };
-        self.numbers.is_parity() && !self.shifts && self.needs(Side::Old) && self.front <= critical
+        self.numbers.is_by_stripe()
+            && !self.shifts
+            && self.needs(Side::Old)
+            && self.front <= critical
     }
 }

@@ -57,7 +57,7 @@ impl Halfway {
     /// Where they begin at the same place in both maps nothing is there twice, unless the data
     /// disks change.
     pub(super) fn may_be_stale(&self) -> bool {
-        self.numbers.is_parity()
+        self.numbers.is_by_stripe()
             && (self.shifts || !self.numbers.is_in_place())
             && self.front <= self.numbers.critical_sectors()
     }

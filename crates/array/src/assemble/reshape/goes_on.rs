@@ -9,6 +9,7 @@ use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
 use crate::assemble::{Assembly, Candidate, Config, Options, Start};
 use crate::format::reshaped::Side;
+use crate::format::striped::moves;
 use crate::format::superblock::{feature, time_parts};
 use crate::format::{Superblock, Version};
 use crate::geometry::{Geometry, RowOrder};
@@ -28,31 +29,38 @@ pub(super) fn is_possible(
     // Forwards there has to be room before the data, and backwards behind them.
     let has_room = (by > 0) == numbers.backwards
         && by.unsigned_abs() >= old.least_shift(new)
-        && (!numbers.is_parity() || by % chunk == 0)
+        && (!numbers.is_by_stripe() || by % chunk == 0)
         && !newest.version.is_behind_data();
-    let in_place =
-        by == 0 && numbers.is_parity() && newest.version != Version::V0_90 && numbers.reads_ahead();
-    let moves = (has_room || in_place)
+    let in_place = by == 0
+        && numbers.is_by_stripe()
+        && newest.version != Version::V0_90
+        && numbers.reads_ahead();
+    let can_move = (has_room || in_place)
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);
     // All members move by as much. Who left in another reshape is none of them.
     let members = current(candidates, newest);
     let mut told = members.filter(|sb| sb.has(feature::RESHAPE_ACTIVE));
     let alike = told.all(|superblock| {
         shift(superblock) == by
-            && (numbers.is_parity() || !superblock.has(feature::RECOVERY_OFFSET))
+            && (numbers.is_by_stripe() || !superblock.has(feature::RECOVERY_OFFSET))
             && superblock
                 .data_offset
                 .checked_add_signed(by)
                 .is_some_and(|offset| in_place || offset > 0)
     });
-    if !numbers.is_parity() {
-        return moves && alike && copies_move(numbers);
+    if !numbers.is_by_stripe() {
+        return can_move && alike && copies_move(numbers);
     }
     // md's position may be ten seconds old at the begin. md's times have no microseconds.
     let (_, micros) = time_parts(newest.utime);
     let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
     let is_whole = numbers.position.is_multiple_of(numbers.unit());
-    moves && is_sure && is_whole && alike
+    can_move && is_sure && is_whole && alike
+}
+
+/// Returns whether a superblock is of a member that can have missed one update at most.
+pub(super) fn is_current(own: &Superblock, newest: &Superblock) -> bool {
+    same_array(own, newest) && own.events.saturating_add(EVENT_MARGIN) >= newest.events
 }
 
 /// The superblocks of members that can have missed one update at most.
@@ -61,13 +69,16 @@ fn current<'a>(
     newest: &'a Superblock,
 ) -> impl Iterator<Item = &'a Superblock> {
     let members = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-    let current = |sb: &&Superblock| sb.events.saturating_add(EVENT_MARGIN) >= newest.events;
-    members.filter(|sb| same_array(sb, newest)).filter(current)
+    members.filter(|own| is_current(own, newest))
 }
 
 /// Returns whether nothing is written by the new map yet. A map of fewer members is written at once
 /// where the old one is that lies beyond its end, but only when all members have heard of it.
-fn is_not_begun(numbers: &Numbers, candidates: &[Candidate], newest: &Superblock) -> bool {
+pub(super) fn is_not_begun(
+    numbers: &Numbers,
+    candidates: &[Candidate],
+    newest: &Superblock,
+) -> bool {
     let has_not_heard = |superblock: &Superblock| {
         !superblock.has(feature::RESHAPE_ACTIVE)
             && newest.role_of(superblock.dev_number) == superblock.role()
@@ -96,8 +107,8 @@ fn copies_move(numbers: &Numbers) -> bool {
 
 /// Returns by how much the data of a member move: the field counts only where the feature says so.
 fn shift(superblock: &Superblock) -> i64 {
-    let moves = superblock.has(feature::NEW_OFFSET);
-    if moves { superblock.reshape.new_offset.into() } else { 0 }
+    let shifts = superblock.has(feature::NEW_OFFSET);
+    if shifts { superblock.reshape.new_offset.into() } else { 0 }
 }
 
 /// Decides who is in, and starts the array by both maps. Where nothing has moved yet the reshape
@@ -192,8 +203,12 @@ pub(in crate::assemble) fn settled(
         {
             let bitmap = superblock.feature_map & feature::BITMAP_OFFSET;
             let side = if numbers.is_not_begun() { Side::Old } else { Side::New };
+            let stripes = moves(superblock);
             *superblock = numbers.seen(superblock, side);
             superblock.feature_map |= bitmap;
+            if stripes {
+                superblock.data_size = superblock.size_sectors;
+            }
         }
         candidate
     };

@@ -2,13 +2,33 @@
 //! superblocks would say if an array had only this one.
 
 use crate::Role;
+use crate::assemble::Candidate;
 use crate::format::reshaped::{Side, is_backwards, of_side};
+use crate::format::striped::{is_turning, moves, of_level_4};
 use crate::format::superblock::{MAX_SECTOR, Reshape, feature};
 use crate::format::{DevRole, Superblock};
 use crate::geometry::Geometry;
 use crate::level::{Layout, Level};
 
 use super::super::found_log::geometry_of;
+
+/// The candidates, where a level 4 that is a level 0 meanwhile counts as that. It is a true one
+/// where a member holds its parity.
+pub(in crate::assemble) fn as_stripes(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let told = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+    let with_parity = told.filter(|told| {
+        !told.has(feature::RECOVERY_OFFSET) && of_level_4(told).is_some_and(|one| is_turning(&one))
+    });
+    let with_parity: Vec<[u8; 16]> = with_parity.map(|told| told.set_uuid).collect();
+    for superblock in candidates.iter_mut().filter_map(|one| one.superblock.as_mut().ok()) {
+        if !with_parity.contains(&superblock.set_uuid)
+            && let Some(one) = of_level_4(superblock)
+        {
+            *superblock = one;
+        }
+    }
+    candidates
+}
 
 /// The numbers of a reshape.
 #[derive(Clone, Debug)]
@@ -31,9 +51,8 @@ impl Numbers {
     /// The reason why md would not go on with it either, or why it is not read here.
     pub(super) fn of(superblock: &Superblock) -> Result<Self, String> {
         let reshape = superblock.reshape;
-        let level = Level::from_md(superblock.level).filter(|level| {
-            matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10)
-        });
+        let level = Level::from_md(superblock.level)
+            .filter(|level| !matches!(level, Level::Linear | Level::Raid1));
         let level = level.ok_or("of a level that has none")?;
         if reshape.new_level != superblock.level {
             return Err(format!("to level {}, which md does not do", reshape.new_level));
@@ -62,7 +81,7 @@ impl Numbers {
             return Err("that has no position".to_owned());
         }
         let unit = self.unit();
-        if self.is_parity() && position < self.size_sectors() && !position.is_multiple_of(unit) {
+        if self.is_by_stripe() && position < self.size_sectors() && !position.is_multiple_of(unit) {
             return Err(format!("at sector {position}, which is in the middle of a stripe"));
         }
         Ok(())
@@ -81,8 +100,10 @@ impl Numbers {
         if self.backwards { (Side::Old, Side::New) } else { (Side::New, Side::Old) }
     }
 
-    pub(super) const fn is_parity(&self) -> bool {
-        self.old.parity_disks() > 0
+    /// Returns whether data move by whole stripes: md has one module for parity and, as a level 4
+    /// that lacks it, for stripes without redundancy.
+    pub(super) fn is_by_stripe(&self) -> bool {
+        self.old.level() != Level::Raid10
     }
 
     /// Returns whether both maps have as many data disks. Then a unit lies on the same sectors of
@@ -154,8 +175,12 @@ impl Numbers {
     /// A member that has not heard of the reshape belongs to the old map alone.
     pub(super) fn seen(&self, superblock: &Superblock, side: Side) -> Superblock {
         let mut seen = superblock.clone();
+        if moves(superblock) {
+            // All that a member has for data would be stripes.
+            seen.data_size = superblock.size_sectors;
+        }
         if superblock.has(feature::RESHAPE_ACTIVE) && self.is_that_of(superblock) {
-            seen = of_side(superblock, side).unwrap_or(seen);
+            seen = of_side(&seen, side).unwrap_or(seen);
         } else if side == Side::New
             && let Some(role) = seen.roles.get_mut(superblock.dev_number as usize)
         {

@@ -19,6 +19,7 @@ mod weigh;
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
 pub(super) use goes_on::settled;
+pub(super) use maps::as_stripes;
 pub use settle::{Settlement, SettlingWrite};
 
 use self::backup::BackupPlace;
@@ -94,7 +95,11 @@ pub(super) fn decide(
         }
     };
     let candidates = &all_turned(&numbers, candidates, superblock);
-    if !options.read_only && goes_on::is_possible(&numbers, candidates, superblock) {
+    // An array of which nothing has moved is read like any other.
+    let by_one_map = || goes_on::is_not_begun(&numbers, candidates, superblock);
+    if goes_on::is_possible(&numbers, candidates, superblock)
+        && (!options.read_only || by_one_map())
+    {
         return goes_on::decide(&numbers, candidates, newest, superblock, options);
     }
     let options_to_read = Options { read_only: true, ..options };

@@ -7,11 +7,11 @@
 use std::ops::Range;
 
 use super::front::{Maps, ReadMember, UnitComparison};
-use super::goes_on::is_possible;
-use super::{Candidate, Halfway, is_halfway, same_array};
+use super::goes_on::{is_current, is_possible};
+use super::{Candidate, Halfway, is_halfway};
 use crate::assemble::Standing;
-use crate::assemble::check::EVENT_MARGIN;
 use crate::format::reshaped::Side;
+use crate::format::striped::to_level_4;
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 use crate::{Role, SECTOR_BYTES};
@@ -93,6 +93,9 @@ impl Halfway {
     /// Returns the stripes of the new map that hold this range of the array, from backups.
     fn restored(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<SettlingWrite>> {
         let map = &self.numbers.new;
+        if map.parity_disks() == 0 {
+            return if range.is_empty() { Some(Vec::new()) } else { None };
+        }
         let chunk = u64::from(map.chunk_sectors());
         let stripe_sectors = chunk * u64::from(map.data_disks());
         let ends = [range.start, range.end];
@@ -149,11 +152,8 @@ impl Halfway {
 
     /// Returns whether a candidate is told of the position.
     fn is_told(&self, candidate: &Candidate) -> bool {
-        candidate.superblock.as_ref().is_ok_and(|own| {
-            same_array(own, &self.superblock)
-                && is_halfway(own)
-                && own.events.saturating_add(EVENT_MARGIN) >= self.superblock.events
-        })
+        let own = candidate.superblock.as_ref();
+        own.is_ok_and(|own| is_current(own, &self.superblock) && is_halfway(own))
     }
 
     /// The newest superblock with the position. A member that is being rebuilt, as that with Q is
@@ -241,6 +241,6 @@ fn written(candidate: &Candidate) -> Vec<SettlingWrite> {
     let bitmap = candidate.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
     let bitmap = bitmap.zip(superblock.bitmap_sector());
     let bitmap = bitmap.map(|(bitmap, sector)| write(sector, bitmap.encode_page(0)));
-    let own = write(superblock.super_offset, superblock.encode());
+    let own = write(superblock.super_offset, to_level_4(superblock.clone()).encode());
     bitmap.into_iter().chain([own]).collect()
 }

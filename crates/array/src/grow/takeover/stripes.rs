@@ -41,8 +41,7 @@ pub(super) fn plan(status: &Status, now: NewShape) -> Result<NewShape, Refusal> 
     };
     let roles = Role::all(now.raid_disks as u16).map(new).collect();
     let now = NewShape { level: Level::Raid0, layout: Layout::None, raid_disks, ..now };
-    let own_sectors = vec![size_sectors; raid_disks as usize];
-    Ok(NewShape { chunk_sectors, size_sectors, roles, own_sectors, ..now })
+    Ok(NewShape { chunk_sectors, size_sectors, roles, ..now })
 }
 
 /// Returns the members that hold what stripes have no place for, spares first: none is to take a

@@ -19,6 +19,7 @@ use crate::format::superblock::feature;
 use crate::geometry::RowOrder;
 use crate::grow::NewShape;
 use crate::keeper::members::Moved;
+use crate::level::Level;
 use crate::units::gcd;
 
 /// The stage of the window.
@@ -46,6 +47,8 @@ pub(in crate::keeper) struct Moving {
     align: u64,
     /// The same for those where the move can be turned round.
     turn_align: u64,
+    /// Stripes without redundancy.
+    stripes: bool,
     /// Copies: which rows they are in says by itself whether they have moved.
     copies: bool,
     /// Rows of the new shape lie so many sectors behind those of the old one. Where that is less
@@ -79,12 +82,17 @@ impl Moving {
         let old = geometry(Side::Old)?;
         let new = geometry(Side::New)?;
         let copies = new.parity_disks() == 0;
-        let align = u64::from(old.chunk_sectors().max(new.chunk_sectors()));
+        let chunk = u64::from(old.chunk_sectors().max(new.chunk_sectors()));
         let size = old.array_sectors().min(new.array_sectors());
-        let rows = superblock.size_sectors / align * align;
-        let (per_place, end) = if copies { (1, size) } else { (new.data_disks().into(), rows) };
-        let disks = u64::from(old.data_disks());
-        let turn_align = if copies { 1 } else { disks / gcd(disks, per_place) * align };
+        let rows = superblock.size_sectors / chunk * chunk;
+        let disks = u64::from(new.data_disks());
+        let (per_place, end) = if copies { (1, size) } else { (disks, rows) };
+        // Of stripes without redundancy superblocks tell as of those with parity.
+        let stripes = superblock.level == Level::Raid0.to_md();
+        let align = if stripes { disks * chunk } else { chunk };
+        let before = u64::from(old.data_disks());
+        let turns = before / gcd(before, disks) * align;
+        let turn_align = if copies && !stripes { 1 } else { turns };
         let front = (superblock.reshape.position / per_place).min(end);
         let by = i64::from(superblock.reshape.new_offset);
         debug_assert_eq!(by > 0, is_backwards(superblock), "no room where it is needed");
@@ -95,6 +103,7 @@ impl Moving {
             per_place,
             align,
             turn_align,
+            stripes,
             copies,
             by,
             size,
@@ -130,9 +139,9 @@ impl Moving {
         self.is_at_end() && self.stage == MovingStage::Closed
     }
 
-    /// The array sector at a place of the new shape.
-    pub(super) const fn position(&self, place: u64) -> u64 {
-        place * self.per_place
+    /// The array sector at a place of the new shape; behind all, of the next whole stripe.
+    pub(super) fn position(&self, place: u64) -> u64 {
+        if self.stripes { place.next_multiple_of(self.align) } else { place * self.per_place }
     }
 
     /// The first place of the window, and the first one behind it.

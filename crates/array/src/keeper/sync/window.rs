@@ -109,8 +109,12 @@ fn close(moving: &mut Moving, core: &mut Core) {
     core.out.push(LaneCommand::Window { front: moving.front, end: moving.front });
 }
 
+/// Returns whether all is where it is to be, and no work is under way.
+pub(in crate::keeper) fn has_moved(sync: &Sync) -> bool {
+    sync.is_idle() && sync.moving.as_ref().is_some_and(Moving::is_over)
+}
+
 /// Takes the move out once all is where it is to be. Returns whether it is.
 pub(in crate::keeper) fn take_moved(sync: &mut Sync) -> bool {
-    let idle = sync.is_idle();
-    sync.moving.take_if(|moving| idle && moving.is_over()).is_some()
+    has_moved(sync) && sync.moving.take().is_some()
 }

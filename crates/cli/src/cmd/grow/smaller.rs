@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use braid_array::SECTOR_BYTES;
 use braid_array::refusal::{Next, Refusal};
-use braid_array::{SECTOR_BYTES, status::Status};
+use braid_host::control::wire::ControlStatus;
+use braid_host::serve::ExportSpec;
 use braid_host::size;
 use braid_rescue::reach::{self, Reach, Thing};
 
@@ -18,11 +20,12 @@ use crate::output::human;
 pub(super) fn check(
     run_dir: &Path,
     args: &GrowArgs,
-    before: &Status,
+    before: &ControlStatus,
     sectors: u64,
 ) -> Result<(), Failure> {
     let name = &args.name;
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why);
+    let ControlStatus { array: before, exports, .. } = before;
     if sectors >= before.array_sectors {
         return match args.array_size {
             None => Ok(()),
@@ -37,10 +40,23 @@ pub(super) fn check(
         let reason = format!("{} are left, less than {}", bytes(end_bytes), bytes(stays.0));
         return Err(refused(Refusal::new(reason, "name more members, or a larger size")));
     }
+    exports_stay(name, exports, end_bytes).map_err(refused)?;
     let client = running::connect(OPERATION, run_dir, name)?;
     let mut array = Source::Running(client, before.array_sectors * SECTOR_BYTES);
     let reaches = reach::look(&mut array);
     judge(&reaches, end_bytes, args.array_size.is_some()).map_err(refused)
+}
+
+/// Checks that exports with an end of their own do not lie beyond that of the array.
+fn exports_stay(name: &str, exports: &[String], end_bytes: u64) -> Result<(), Refusal> {
+    let parts = exports.iter().filter_map(|export| export.parse::<ExportSpec>().ok());
+    let cut = parts.map(|export| (export.part.least_bytes(), export));
+    let Some((least, export)) = cut.into_iter().find(|(least, _)| *least > end_bytes) else {
+        return Ok(());
+    };
+    let (least, end) = (bytes(least), bytes(end_bytes));
+    let reason = format!("{export} reaches to {least}, and the array would end at {end}");
+    Err(Refusal::new(reason, format!("braid export {name} remove {export}")))
 }
 
 /// Judges what was found on an array that is to end at this byte. `may_go`: who asks for that says

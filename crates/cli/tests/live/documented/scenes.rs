@@ -94,6 +94,13 @@ pub(super) const GROWING: &[Scene] = &[
         ..GROWN
     },
     Scene {
+        headings: &["Level 0"],
+        before: "disks
+            braid create scratch -l 0 -n 4 dev/sd[abcd]
+            braid assemble scratch $LAB/dev/sd{a,b,c,d}",
+        ..GROWN
+    },
+    Scene {
         headings: &["Other chunks, another layout"],
         before: "disks
             braid create home -l 5 --layout right-symmetric -n 3 --assume-clean dev/sd[abc]
