@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 
 use braid_array::Role;
-use braid_array::format::{BadBlocks, Bitmap, Superblock, Version};
+use braid_array::format::{BadBlocks, Bitmap, MoveNote, Superblock, Version};
 use braid_cluster::assemble::{Candidate, Options, SUPERBLOCK_SECTOR, Start, decide};
 use braid_cluster::client::{Voter, foretell, witnesses_of};
 use braid_cluster::create::{NewArray, NewBitmap};
@@ -101,6 +101,7 @@ fn array(force: bool, there: u8) -> (Option<ClientConfig>, Vec<String>) {
         bitmap: NewBitmap::Default,
         journal_bytes: 0,
         parts_only: false,
+        note: MoveNote::Apart,
     };
     let uuids: Vec<[u8; 16]> = (1..=NODES).map(|number| [number; 16]).collect();
     let blueprint = array.plan(&uuids, &[]).expect("a good array");

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
+use crate::format::MoveNote;
 use crate::format::superblock::feature;
 use crate::grow::Grow;
 use crate::status::JournalMode;
@@ -381,6 +382,9 @@ pub enum Command {
     Pause(bool),
     /// Give the array another shape: see [`grow`](crate::grow).
     Grow(Grow),
+    /// Note in the superblocks, over nodes, how far data have moved between two arrays; answered
+    /// when that is durable, and all that was written before.
+    NoteMove(MoveNote),
     /// Flush, finish what is in flight, checkpoint, mark clean. Requests after it are refused.
     Stop,
 }

@@ -170,13 +170,13 @@ fn as_raid6(superblock: Superblock) -> Superblock {
 }
 
 /// Returns the superblock after a replay of journals, which comes before the array is served and
-/// makes it clean. The client finds out whether the replay suffices.
+/// makes it clean. The client finds out whether the replay suffices. A move of data to another
+/// array says nothing of the members.
 fn replayed(superblock: Superblock) -> Superblock {
-    if !superblock.has(feature::NODE_JOURNALS) {
-        return superblock;
-    }
+    let recorded = superblock.has(feature::NODE_JOURNALS);
+    let resync_offset = if recorded { MAX_SECTOR } else { superblock.resync_offset };
     let feature_map = superblock.feature_map & !feature::OVER_NODES;
-    Superblock { feature_map, resync_offset: MAX_SECTOR, ..superblock }
+    Superblock { feature_map, resync_offset, ..superblock }
 }
 
 /// Decides which candidates are in, and whether the array can be started.

@@ -4,7 +4,7 @@
 use braid_array::SECTOR_BYTES;
 pub use braid_array::create::NewBitmap;
 use braid_array::create::{self, NewDevice, NewLog};
-use braid_array::format::Version;
+use braid_array::format::{MoveNote, Version};
 use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
@@ -38,6 +38,8 @@ pub struct NewArray {
     pub journal_bytes: u64,
     /// Only writes to parts of stripes are recorded there.
     pub parts_only: bool,
+    /// Its part in a move of data.
+    pub note: MoveNote,
 }
 
 /// Specification of the volumes of a new array.
@@ -147,6 +149,7 @@ impl NewArray {
         let (level, layout) = self.family.encode();
         for superblock in blueprint.superblocks.iter_mut().flatten() {
             (superblock.level, superblock.layout) = (level, layout);
+            superblock.feature_map |= self.note.features();
         }
         let mut writes: Vec<_> =
             (0..devices.len() + spares.len()).map(|index| blueprint.writes(index)).collect();

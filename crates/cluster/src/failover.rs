@@ -470,6 +470,32 @@ impl FailoverClient {
     }
 }
 
+/// Whether an array was granted to the client that is to serve it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrayGrant {
+    NotYet,
+    Yes,
+    Never,
+}
+
+impl FailoverClient {
+    /// Returns whether the array has been granted to a client.
+    pub(crate) fn granted(&self) -> ArrayGrant {
+        match self.state {
+            FailoverState::Serving => ArrayGrant::Yes,
+            FailoverState::First if self.client.is_set_up() && !self.begins_anew() => {
+                ArrayGrant::Never
+            }
+            _ => ArrayGrant::NotYet,
+        }
+    }
+
+    /// Returns whether it waits for its nodes.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.away.is_some()
+    }
+}
+
 impl Machine for FailoverClient {
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = now;

@@ -1,4 +1,6 @@
-//! Another size for an array over nodes: its volumes become longer while it is served.
+//! Another shape for an array over nodes. It gets another size while it is served, as its volumes
+//! become longer. For more nodes an array is made beside it, to which all data move: see
+//! [`moving`](crate::moving).
 //!
 //! ```text
 //! requests are held ─► clean ─► volumes longer, durably, on all nodes ─► superblocks tell of it
@@ -7,12 +9,17 @@
 //! What is new reads as zeroes on all nodes, which every code agrees with. Until superblocks tell
 //! of it the array is as it was, on volumes with room to spare.
 
+use braid_array::format::MoveNote;
+use braid_array::format::superblock::feature;
 use braid_array::grow::{check_idle, check_whole};
 use braid_array::status::{MemberState, Status};
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{Refusal, Role, SECTOR_BYTES};
 
+use crate::create::{NewArray, NewBitmap};
 use crate::family::Family;
+use crate::journal::HEADERS_BYTES;
 use crate::pipeline::Params;
+use crate::schedule::Planner;
 
 /// The most of a member that can be asked for: far more than there is.
 const MAX_SECTORS: u64 = 1 << 50;
@@ -83,4 +90,58 @@ pub fn plan(status: &Status, sectors: u64) -> Result<NewSize, Refusal> {
     }
     let array_sectors = stripes * code.data().len() as u64 * chunk_sectors;
     Ok(NewSize { member_sectors, stripes, array_sectors })
+}
+
+/// Returns the array over so many nodes that all data of the array with this status are to move to:
+/// of the same kind, with as much of each member.
+///
+/// # Errors
+/// The reason why there is none, with the step that helps.
+pub fn over_more(status: &Status, nodes: u16, ctime: u64) -> Result<NewArray, Refusal> {
+    let family = check(status)?;
+    let superblock = &status.superblock;
+    if MoveNote::of(superblock) != MoveNote::Apart {
+        let reason = "its data are being moved already";
+        return Err(Refusal::new(reason, "wait for the end, or braid grow --undo"));
+    }
+    let chunk_bytes = superblock.chunk_sectors * SECTOR_BYTES as u32;
+    let chunk_bytes = if family.has_chunk() { Some(chunk_bytes) } else { None };
+    family.code(nodes, 0)?;
+    let journal = status.journal_bytes;
+    Ok(NewArray {
+        name: superblock.name(),
+        set_uuid: superblock.set_uuid,
+        ctime,
+        family,
+        chunk_bytes,
+        size_bytes: status.used_member_sectors * SECTOR_BYTES,
+        bitmap: if status.bitmap.is_some() { NewBitmap::Default } else { NewBitmap::None },
+        journal_bytes: if journal == 0 { 0 } else { journal + HEADERS_BYTES },
+        parts_only: superblock.has(feature::NODE_PPL),
+        note: MoveNote::Target { front: 0, back: false },
+    })
+}
+
+/// Returns the size of an array over so many nodes with this much of each, in whole stripes.
+///
+/// # Errors
+/// There is no such array.
+pub fn size_over(array: &NewArray, nodes: u16) -> Result<NewSize, Refusal> {
+    let code = array.family.code(nodes, 0)?;
+    let chunk_bytes = match array.chunk_bytes {
+        Some(bytes) => bytes,
+        None => Params::default_chunk_bytes(array.family, nodes)?,
+    };
+    let chunk_sectors = u64::from(chunk_bytes) / SECTOR_BYTES;
+    let stripe_sectors = u64::from(code.rows()) * chunk_sectors;
+    let stripes = array.size_bytes / SECTOR_BYTES / stripe_sectors;
+    Params::for_array(
+        array.family,
+        nodes,
+        chunk_bytes,
+        stripes,
+        Planner::Encoder { node: Role(0) },
+    )?;
+    let array_sectors = stripes * code.data().len() as u64 * chunk_sectors;
+    Ok(NewSize { member_sectors: stripes * stripe_sectors, stripes, array_sectors })
 }

@@ -10,29 +10,27 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
 use braid_array::level::Level;
 use braid_array::name::check_name;
-use braid_array::stack::Stack;
 use braid_array::status::Status;
-use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
-use braid_cluster::{Client, ClientConfig, FailoverClient};
+use braid_array::{AnyMachine, BlockMachine, MemberId, Refusal, SECTOR_BYTES};
+use braid_cluster::ClientConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
 use crate::control::{ControlServer, News, Served, StopRequest};
 use crate::disk::Disks;
+use crate::engine::Engine;
 use crate::engine::array_size::ArraySize;
-use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
 use crate::heap;
 use crate::limits::{LimitKeeper, Limits};
 use crate::log;
-use crate::member::{MemberFile, OpenError, check_distinct};
+use crate::member::MemberFile;
 use crate::notify::{self, Watched};
 use crate::submission::{Message, SubmissionQueue};
 use crate::system::{refused_by_system, since_1970};
@@ -41,7 +39,9 @@ mod again;
 mod check;
 mod contents;
 mod faulty;
+mod leftovers;
 mod listening;
+mod machinery;
 mod nodes;
 mod open_exports;
 mod part;
@@ -55,9 +55,10 @@ mod tests;
 mod trial;
 mod upgrade;
 
-use again::Search;
 pub use again::{Again, Judge};
 pub use check::{ExportedArray, check_exports};
+pub use leftovers::{ArrayVolumes, Leftovers, remove_volume};
+use machinery::Machinery;
 use nodes::{Nodes, NotSetUp};
 use open_exports::OpenExports;
 pub use part::ExportPart;
@@ -82,6 +83,8 @@ pub struct Serving {
     pub run_dir: PathBuf,
     /// Way in which another program can go on with it, where that is possible.
     pub successor: Option<Successor>,
+    /// Volumes to be removed once their data have all moved.
+    pub leftovers: Option<Leftovers>,
 }
 
 /// Result of assembly, with the members: opened and locked, in the order of `config.members`.
@@ -120,13 +123,16 @@ pub enum Assembled {
         /// Lines for the log about members that it starts without.
         missing: Vec<String>,
     },
+    /// An array over nodes, all data of which move to another one.
+    Moving {
+        /// The old array and the new one, and how each goes on after too many nodes were away.
+        arrays: Box<[(ClientConfig, Again); 2]>,
+        /// Network by which their nodes are reached.
+        network: Network,
+        /// Lines for the log about members that they start without.
+        missing: Vec<String>,
+    },
 }
-
-/// Mounts that may come while an array runs, besides those that it begins with.
-const SPARE_MOUNTS: u32 = 2;
-
-/// Next step for a configuration that makes no array.
-const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
 /// which wait a minute for users of the array. Calls `ready` when the exports accept connections,
@@ -150,6 +156,7 @@ pub fn serve(
         limits: serving.limits,
         run_dir: serving.run_dir,
         successor: serving.successor,
+        leftovers: serving.leftovers,
     };
     serve_machine(&how, machinery, stops, ready)
 }
@@ -161,6 +168,7 @@ struct How {
     limits: Limits,
     run_dir: PathBuf,
     successor: Option<Successor>,
+    leftovers: Option<Leftovers>,
 }
 
 /// Channel of reasons to stop.
@@ -176,130 +184,6 @@ impl Stops {
         let (sender, receiver) = mpsc::channel();
         Self { sender, receiver, patience }
     }
-}
-
-/// Parts from which an engine is made.
-struct Machinery {
-    machine: Box<dyn BlockMachine + Send>,
-    members: Vec<(MemberId, MemberFile)>,
-    arena: Arena,
-    /// Connections, for an array over nodes.
-    nodes: Option<Nodes>,
-    /// Lines about members that it starts without.
-    missing: Vec<String>,
-    /// Number of mounts for which there is memory.
-    mounts: u32,
-}
-
-impl Machinery {
-    /// Prepares an array for these exports.
-    fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
-        let mounts =
-            exports.iter().filter(|export| matches!(export.place, ExportPlace::Fuse(_))).count();
-        // More may come while it runs. All are but addresses until they are used.
-        let mounts = u32::try_from(mounts).unwrap_or(u32::MAX).saturating_add(SPARE_MOUNTS);
-        let (outer, inner, are_distinct) = match array {
-            Assembled::Array { config, members } => {
-                return Self::of_devices(config, members, mounts);
-            }
-            Assembled::Nested { outer, inner } => (outer, inner, true),
-            Assembled::Pieces { whole, arrays } => (whole, arrays, false),
-            Assembled::Cluster { config, network, again, missing } => {
-                return Ok(Self { missing, ..Self::of_nodes(config, network, again, mounts)? });
-            }
-        };
-        let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
-        let scratch_bytes = configs.map(Array::scratch_bytes).sum();
-        let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
-            .map_err(|error| refused_by_system(&error))?;
-        let mut scratch = arena.scratch();
-        let mut members = Vec::new();
-        let mut arrays = Vec::new();
-        for (number, (config, files)) in (0u16..).zip(inner) {
-            let ids = config.member_ids().map(|id| Stack::leaf(number, id)).collect::<Vec<_>>();
-            members.extend(ids.into_iter().zip(files));
-            arrays.push(start(config, &mut scratch)?);
-        }
-        if are_distinct {
-            check_distinct(members.iter().map(|(_, member)| member)).map_err(not_distinct)?;
-        }
-        let outer = start(outer, &mut scratch)?;
-        let machine = Stack::new(outer, arrays)
-            .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self {
-            machine: Box::new(machine),
-            members,
-            arena,
-            nodes: None,
-            missing: Vec::new(),
-            mounts,
-        })
-    }
-
-    fn of_nodes(
-        config: ClientConfig,
-        network: Network,
-        again: Option<Again>,
-        mounts: u32,
-    ) -> Result<Self, Refusal> {
-        // Stripes are wide and links are long: more is under way than on one machine.
-        let scratch_bytes = Client::scratch_bytes(&config);
-        let arena = Arena::for_exports(scratch_bytes, 2 * REQUEST_BYTES, mounts, true)
-            .map_err(|error| refused_by_system(&error))?;
-        let nodes = Some(Nodes::of(&config, network));
-        let no_array = |reason| Refusal::new(reason, LOOK_AT_MEMBERS);
-        let micros = u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX);
-        let machine: Box<dyn BlockMachine + Send> = match again {
-            Some(Again { judge, fail_timeout }) => {
-                let search = Search::new(judge).map_err(|error| refused_by_system(&error))?;
-                let millis = u64::try_from(fail_timeout.as_millis()).unwrap_or(u64::MAX);
-                let failover =
-                    FailoverClient::new(config, arena.scratch(), Box::new(search), millis);
-                let mut failover = failover.map_err(no_array)?;
-                failover.set_epoch(micros);
-                Box::new(failover)
-            }
-            None => {
-                let mut client = Client::new(config, arena.scratch()).map_err(no_array)?;
-                client.set_epoch(micros);
-                Box::new(client)
-            }
-        };
-        Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new(), mounts })
-    }
-
-    fn of_devices(config: Config, members: Vec<MemberFile>, mounts: u32) -> Result<Self, Refusal> {
-        check_distinct(&members).map_err(not_distinct)?;
-        let scratch_bytes = Array::scratch_bytes(&config);
-        let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
-            .map_err(|error| refused_by_system(&error))?;
-        let ids = config.member_ids().collect::<Vec<_>>();
-        let machine = start(config, &mut arena.scratch())?;
-        let members = ids.into_iter().zip(members).collect();
-        Ok(Self {
-            machine: Box::new(machine),
-            members,
-            arena,
-            nodes: None,
-            missing: Vec::new(),
-            mounts,
-        })
-    }
-}
-
-fn not_distinct(error: OpenError) -> Refusal {
-    Refusal::new(error.to_string(), "assemble it from other members")
-}
-
-/// Starts one machine in its part of `scratch`, which it leaves shorter.
-fn start(config: Config, scratch: &mut Scratch) -> Result<Array, Refusal> {
-    let bytes = Array::scratch_bytes(&config);
-    let own = Scratch { offset: scratch.offset, bytes };
-    *scratch = Scratch { offset: scratch.offset + bytes, bytes: scratch.bytes - bytes };
-    let mut array = Array::new(Instant(0), config, own)
-        .map_err(|reason| Refusal::new(reason, LOOK_AT_MEMBERS))?;
-    array.set_epoch(u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX));
-    Ok(array)
 }
 
 fn engine_for(
@@ -388,7 +272,7 @@ fn serve_machine(
         let logged =
             ready(&lost).and_then(|()| log_events(name, &missing, events, &running.submissions));
         logged.map_err(|error| NotSetUp::from(system(error)))?;
-        Ok(running.take_over()?)
+        Ok(running.take_over(how.leftovers.clone())?)
     });
     let upgrade = Upgrade { successor, limits: &limits, news: &news, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);

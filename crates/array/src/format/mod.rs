@@ -7,6 +7,7 @@ pub mod bitmap;
 mod bitmap_superblock;
 mod bytes;
 pub mod journal;
+pub mod moved;
 pub mod ppl;
 pub mod reshaped;
 pub(crate) mod striped;
@@ -18,4 +19,5 @@ mod superblock_v1;
 
 pub use bad_blocks::{BadBlocks, BadBlocksError};
 pub use bitmap::{Bitmap, BitmapError, BitmapSuperblock};
+pub use moved::MoveNote;
 pub use superblock::{DevRole, Superblock, SuperblockError, Unsupported, Version, locations};

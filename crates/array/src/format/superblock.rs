@@ -124,8 +124,16 @@ pub mod feature {
     pub const NODE_PPL: u32 = 1 << 30;
     /// Unrecorded slice-sets may be on their way.
     pub const NODE_UNRECORDED: u32 = 1 << 29;
+    /// Data of an array over nodes are being moved to another array, which says how far they are.
+    pub const NODE_SOURCE: u32 = 1 << 28;
+    /// They are being moved here: those before the position of a reshape have come.
+    pub const NODE_TARGET: u32 = 1 << 27;
+    /// With that: what has come goes back.
+    pub const NODE_BACK: u32 = 1 << 26;
+    /// A move of data between two arrays over nodes.
+    pub const NODE_MOVE: u32 = NODE_SOURCE | NODE_TARGET | NODE_BACK;
     /// Features that an array over nodes may have beyond that.
-    pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
+    pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED | NODE_MOVE;
 
     /// Partial parity logs, in either form.
     pub const ANY_PPL: u32 = PPL | MULTIPLE_PPLS;
@@ -145,13 +153,14 @@ pub mod feature {
     pub const RESHAPE: u32 = RESHAPE_ACTIVE | RESHAPE_BACKWARDS | NEW_OFFSET;
 
     /// Names for people of the features that are refused, in the order of their bits.
-    pub(super) const REFUSED: [(u32, &str); 6] = [
+    pub(super) const REFUSED: [(u32, &str); 7] = [
         (RESHAPE_ACTIVE, "a reshape in progress"),
         (RESHAPE_BACKWARDS, "a backwards reshape"),
         (NEW_OFFSET, "a changing data offset"),
         (CLUSTERED, "clustered md"),
         (LOGS, "a log of an array on disks"),
-        (OVER_NODES, "journals of nodes: assemble it over them and stop it"),
+        (NODE_MOVE, "data on their way between two arrays over nodes"),
+        (OVER_NODES & !NODE_MOVE, "journals of nodes: assemble it over them and stop it"),
     ];
 }
 

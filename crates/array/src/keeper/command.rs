@@ -5,6 +5,7 @@ use super::members::{Member, Moved, State};
 use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
+use crate::format::MoveNote;
 use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId};
@@ -49,6 +50,9 @@ impl Keeper {
     pub fn command(&mut self, id: CommandId, command: Command, traffic: Traffic<'_>) {
         let before = self.core.metadata.ticket();
         let remade = self.core.service.is_remade();
+        if let Command::NoteMove(note) = command {
+            return self.note_command(id, note);
+        }
         let answer = match command {
             Command::Stop => {
                 if self.stop.command.is_some() {
@@ -108,9 +112,16 @@ impl Keeper {
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
-            Command::Grow(_) => reshaped(&command),
+            Command::Grow(_) | Command::NoteMove(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
+    }
+
+    fn note_command(&mut self, id: CommandId, note: MoveNote) {
+        match self.core.note_move(note) {
+            Ok(ticket) => self.noted = Some((ticket, id)),
+            Err(why) => self.reply(id, self.core.metadata.ticket(), Err(why)),
+        }
     }
 
     /// Returns whether a command has to wait for another shape, or asks for one.

@@ -24,6 +24,7 @@ mod lane;
 mod lengthening;
 mod members;
 mod metadata;
+mod moved;
 mod needed;
 mod phases;
 mod place;
@@ -121,6 +122,8 @@ pub struct Keeper {
     begun: bool,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
+    /// A note of a move that waits for an update.
+    noted: Option<(u64, CommandId)>,
 }
 
 impl Keeper {
@@ -185,6 +188,7 @@ impl Keeper {
             vacancies: Vacancies::default(),
             begun: false,
             replies: Vec::new(),
+            noted: None,
         };
         keeper.begin_moving();
         Ok(keeper)
@@ -322,6 +326,9 @@ impl Keeper {
             }
             *ticket > done
         });
+        if let Some((_, id)) = self.noted.take_if(|(ticket, _)| *ticket <= done) {
+            core.out.push(LaneCommand::Reply(id, core.took_note()));
+        }
     }
 
     /// Starts, continues or ends background work.

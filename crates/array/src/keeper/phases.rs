@@ -104,7 +104,8 @@ impl Core {
     fn begin_flush(&mut self) {
         let Some(running) = &mut self.metadata.running else { return };
         let placed = self.metadata.superblock.reshape.position != running.position;
-        if running.wanted.flush && !(placed && crate::broken("reshape-flush")) {
+        let broken = crate::broken("reshape-flush") || crate::broken("move-flush");
+        if running.wanted.flush && !(placed && broken) {
             let members: Vec<MemberId> = self.members.iter_live().map(|(id, _)| id).collect();
             running.pending = members.len();
             self.out.0.extend(members.into_iter().map(LaneCommand::Flush));

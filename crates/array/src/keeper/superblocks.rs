@@ -8,7 +8,7 @@ use crate::format::striped::to_level_4;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature, time_code, time_parts};
 
 /// Features of the whole array that stay as they are.
-const KEPT: u32 = feature::RAID0_LAYOUT | feature::LOGS | feature::RESHAPE;
+const KEPT: u32 = feature::RAID0_LAYOUT | feature::LOGS | feature::RESHAPE | feature::NODE_MOVE;
 
 impl Core {
     /// The superblock of one member as it is to be written now.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use braid_array::Refusal;
 use clap::{ArgGroup, Args, ValueHint};
 
+use super::nodes::NetworkArgs;
 use super::size::{Size, parse_rounded, parse_size};
 
 const GROW_HELP: &str = "\
@@ -14,8 +15,9 @@ const GROW_HELP: &str = "\
     other chunks: while they do, --undo moves them back, but those of level 0. Other changes that \
     would have to move data are refused. Devices of --add are checked as by braid add before \
     anything is changed; an array gets them as spares first, one of level 0 that gets another \
-    level when that has changed. Over nodes the size alone can change: volumes become longer, \
-    where their nodes have room.\n\n\
+    level when that has changed. Over nodes volumes become longer, where their nodes have room, \
+    or all data move to an array over more nodes, for which each node needs room besides what it \
+    has.\n\n\
     Examples:\n  \
     braid grow home --size max\n  \
     braid grow home --raid-devices 5 --add /dev/sde\n  \
@@ -24,7 +26,8 @@ const GROW_HELP: &str = "\
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
     braid grow home --chunk 128K\n  \
-    braid grow home --array-size 8M --raid-devices 3 --wait";
+    braid grow home --array-size 8M --raid-devices 3 --wait\n  \
+    braid grow data --raid-devices 6 --add node://n6:7000 --wait";
 
 #[derive(Debug, Args)]
 #[command(after_help = GROW_HELP)]
@@ -86,6 +89,8 @@ pub(crate) struct GrowArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 /// The used part of each member.

@@ -78,6 +78,11 @@ fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     Ok(NodeArg { address: address.to_owned(), volume: volume.map(str::to_owned) })
 }
 
+/// A volume on a node where nothing else can be meant: `HOST:PORT`, or as a member is named.
+pub(crate) fn parse_node_member(text: &str) -> Result<NodeArg, Refusal> {
+    parse_node(text.strip_prefix(NODE).unwrap_or(text))
+}
+
 /// The address of a node of which no volume is meant: `HOST:PORT`, or as a member is named.
 pub(crate) fn parse_node_address(text: &str) -> Result<String, Refusal> {
     let address = text.strip_prefix(NODE).unwrap_or(text);

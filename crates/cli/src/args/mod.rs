@@ -30,7 +30,7 @@ pub(crate) use grow::{GrowArgs, NewSize};
 pub(crate) use limit::{parse_max, parse_min, shown};
 pub(crate) use machine::{ConfigAction, ConfigArgs, ConfigFileArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
-pub(crate) use members::{check_address, parse_node_address};
+pub(crate) use members::{check_address, parse_node_address, parse_node_member};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use nodes::{
     ForgetArgs, KeyAction, KeyArgs, KeyFileArgs, NetworkArgs, NodeArgs, NodeCommand, NodeStopArgs,

@@ -1,5 +1,6 @@
 //! `braid grow`: another shape for a running array, planned here by the same rules as there.
 
+mod more_nodes;
 mod nodes;
 mod smaller;
 
@@ -34,11 +35,11 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         return hold(run_dir, args);
     }
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
-    let devices = devices(args)?;
     let before = running::status(OPERATION, run_dir, name)?;
     if nodes::has_nodes(&before.array) {
         return nodes::run(run_dir, args, &before);
     }
+    let devices = devices(args)?;
     let change = change(args, before.array.superblock.level)?;
     let new = planned(&before.array, change, &devices).map_err(refused)?;
     check_count(args, &new)?;
@@ -74,7 +75,8 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
 fn hold(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let name = &args.name;
     let array = running::status(OPERATION, run_dir, name)?.array;
-    if !array.superblock.has(feature::RESHAPE_ACTIVE) {
+    if !array.superblock.has(feature::RESHAPE_ACTIVE) && !array.superblock.has(feature::NODE_TARGET)
+    {
         let next = format!("braid limit {} pauses other work", shell_word(name));
         return Err(Failure::refused(OPERATION, name, "no reshape is under way", next));
     }

@@ -11,7 +11,7 @@ use braid_host::export::nbd::asks_clients;
 use braid_host::limits::Limits;
 use braid_host::notify;
 use braid_host::run_dir::log_path;
-use braid_host::serve::{Assembled, ExportPlace, ExportSpec, Serving, SpecError};
+use braid_host::serve::{Assembled, ExportPlace, ExportSpec, Leftovers, Serving, SpecError};
 
 use super::successor::HowAssembled;
 use crate::failure::{Failure, system_error};
@@ -64,11 +64,13 @@ pub(super) struct How {
     pub(super) again: Option<HowAssembled>,
     /// Set if the array must not start degraded.
     pub(super) whole: bool,
+    /// Volumes to be removed once their data have all moved.
+    pub(super) leftovers: Option<Leftovers>,
 }
 
 impl From<Vec<ExportSpec>> for How {
     fn from(exports: Vec<ExportSpec>) -> Self {
-        Self { exports, limits: Limits::default(), again: None, whole: false }
+        Self { exports, limits: Limits::default(), again: None, whole: false, leftovers: None }
     }
 }
 
@@ -81,12 +83,13 @@ pub(super) fn serve(
     how: How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
-    let How { exports, limits, again, .. } = how;
+    let How { exports, limits, again, leftovers, .. } = how;
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
     let logs = run_dir.clone();
     let successor = again.map(|again| again.named(name.clone()));
-    let serving = Serving { name: name.clone(), array, exports, limits, run_dir, successor };
+    let name_of = name.clone();
+    let serving = Serving { name: name_of, array, exports, limits, run_dir, successor, leftovers };
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));

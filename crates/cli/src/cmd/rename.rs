@@ -12,7 +12,7 @@ use braid_cluster::ids::Epoch;
 use braid_cluster::policy::Plan;
 use braid_host::control::list;
 
-use super::assemble::volumes;
+use super::assemble::{present, volumes};
 use super::found::{self, Use};
 use super::nodes::{network, options};
 use super::volumes::{carry_out, look_at_all};
@@ -82,6 +82,7 @@ fn on_devices(args: &RenameArgs, paths: &[PathBuf]) -> Result<(), Failure> {
 fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
     let nodes = volumes("rename", Some(&args.name), nodes)?;
     let network = network("rename", &args.network)?;
+    let nodes = present("rename", Some(&args.name), &nodes, network)?;
     let held = look_at_all("rename", &nodes, network)?;
     let member = |(node, volume): (&NodeArg, &braid_cluster::policy::Volume)| {
         RenamedMember::of(args, node.to_string(), volume.candidate.superblock.as_ref())

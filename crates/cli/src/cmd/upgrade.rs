@@ -78,7 +78,8 @@ fn upgrade(
     let program = PathBuf::from(program);
     let check = args.check;
     let force = args.force;
-    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force };
+    let more = Vec::new();
+    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force, more };
     match running::call(OPERATION, run_dir, name, verb)? {
         Answer::Upgraded { returned: true, .. } => {
             let reason = "this program could not serve it, and the one before serves it again";

@@ -36,6 +36,7 @@ mod memory;
 mod messages;
 mod mistakes;
 mod monitor;
+mod more_nodes;
 mod nested;
 mod next_steps;
 mod node_admin;

@@ -1,5 +1,5 @@
 use braid_array::Role;
-use braid_array::format::Version;
+use braid_array::format::{MoveNote, Version};
 
 use super::*;
 use crate::create::{NewArray, NewBitmap};
@@ -20,6 +20,7 @@ fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
         bitmap: NewBitmap::Default,
         journal_bytes: 0,
         parts_only: false,
+        note: MoveNote::Apart,
     };
     let uuids: Vec<_> = (0..nodes).map(|number| [number + 1; 16]).collect();
     let blueprint = array.plan(&uuids, &[]).expect("an array");

@@ -22,6 +22,7 @@ fn new(family: Family, chunk_bytes: Option<u32>, size_bytes: u64) -> NewArray {
         bitmap,
         journal_bytes,
         parts_only,
+        note: MoveNote::Apart,
     }
 }
 

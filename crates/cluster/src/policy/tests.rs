@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use braid_array::format::MoveNote;
 use braid_array::level::{Layout, Level};
 
 use super::*;
@@ -51,6 +52,7 @@ impl Array {
             bitmap,
             journal_bytes,
             parts_only: true,
+            note: MoveNote::Apart,
         };
         let uuids: Vec<[u8; 16]> = (0..6).map(|number| [number; 16]).collect();
         let blueprint = new.plan(&uuids[..5], &uuids[5..]).expect("an array");

@@ -96,6 +96,8 @@ pub struct NextProgram {
     pub takes: u32,
     /// Clients that neither take their data nor send the rest of it are hung up on.
     pub force: bool,
+    /// Members to name besides those that the array has.
+    pub more: Vec<String>,
     /// The control connection, on which that program answers; without it, it is only asked whether
     /// that can be done.
     pub asker: Option<OwnedFd>,

@@ -158,9 +158,9 @@ fn converse(stream: &UnixStream, served: &Served, place: &ConnectionSlot) -> io:
                     return Ok(());
                 }
             }
-            Ok(VerbOutcome::Upgrade { program, takes, check, force }) => {
+            Ok(VerbOutcome::Upgrade { program, takes, check, force, more }) => {
                 let asker = if check { None } else { Some(OwnedFd::from(stream.try_clone()?)) };
-                let wanted = NextProgram { program, takes, force, asker };
+                let wanted = NextProgram { program, takes, force, more, asker };
                 let ask = |told| StopRequest::Upgrade { wanted, told };
                 answer(&mut to, upgrade(served, ask))?;
             }

@@ -27,6 +27,7 @@ pub(super) enum VerbOutcome<'a> {
         takes: u32,
         check: bool,
         force: bool,
+        more: Vec<String>,
     },
 }
 
@@ -79,8 +80,8 @@ impl Served {
                 self.change_exports(ExportChange::Remove { export, force }).map(done)
             }
             Verb::Stop { force } => Ok(VerbOutcome::Stop { force }),
-            Verb::Upgrade { program, takes, check, force } => {
-                Ok(VerbOutcome::Upgrade { program, takes, check, force })
+            Verb::Upgrade { program, takes, check, force, more } => {
+                Ok(VerbOutcome::Upgrade { program, takes, check, force, more })
             }
             Verb::Read { offset, length } => self.data(offset, length).map(VerbOutcome::Data),
         }

@@ -159,6 +159,9 @@ pub enum Verb {
         /// Hang up on clients that neither take their data nor send the rest of it.
         #[serde(default)]
         force: bool,
+        /// Members to name besides those that the array has.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        more: Vec<String>,
     },
     /// Answered by `Answer::Data` and the bytes.
     Read {

@@ -25,6 +25,12 @@ pub struct Again {
     pub fail_timeout: Duration,
 }
 
+impl Again {
+    pub(super) fn fail_timeout_ms(&self) -> u64 {
+        u64::try_from(self.fail_timeout.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 impl fmt::Debug for Again {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Again").field("fail_timeout", &self.fail_timeout).finish_non_exhaustive()

@@ -53,7 +53,8 @@ pub(super) fn list(array: &mut Assembled, faulty: &[FaultyMember]) {
                 }
             }
             Assembled::Cluster { config, .. } => list_on_node(config, one),
-            Assembled::Pieces { .. } => {}
+            // A member that fails in a move comes back by itself.
+            Assembled::Pieces { .. } | Assembled::Moving { .. } => {}
         }
     }
 }

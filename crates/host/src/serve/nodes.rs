@@ -38,6 +38,12 @@ impl Nodes {
         Self { network, missing, read_only: config.read_only }
     }
 
+    /// The nodes of two arrays that are served as one.
+    pub(super) fn and(self, other: Self) -> Self {
+        let missing = self.missing.max(other.missing);
+        Self { missing, read_only: self.read_only || other.read_only, ..self }
+    }
+
     pub(super) const fn network(self) -> Network {
         self.network
     }

@@ -60,6 +60,7 @@ fn mirror(dir: &Path) -> Serving {
         limits: Limits::default(),
         run_dir: dir.join("run"),
         successor: None,
+        leftovers: None,
     }
 }
 
@@ -235,7 +236,7 @@ fn start_with_signals(
     let server = thread::spawn(move || {
         let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
         let machinery = Machinery::new(array, &exports)?;
-        let how = How { name, exports, limits, run_dir, successor: None };
+        let how = How { name, exports, limits, run_dir, successor: None, leftovers: None };
         serve_machine(&how, machinery, stops, ready)
     });
     is_ready.recv().unwrap();

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Assembled;
 use super::contents::ServedPart;
 use super::faulty::{self, FaultyMember};
+use super::leftovers::Leftovers;
 use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
@@ -136,7 +137,7 @@ impl Upgrade<'_> {
     fn try_replace_program(
         &self,
         running: &mut Running,
-        NextProgram { program, takes, force, asker }: NextProgram,
+        NextProgram { program, takes, force, more, asker }: NextProgram,
     ) -> Result<NotReplaced, Refusal> {
         let Some(Successor(words)) = self.successor else {
             let reason = "its members are memory of its process, or pieces of other arrays, with \
@@ -146,7 +147,7 @@ impl Upgrade<'_> {
         check_version(&program, takes)?;
         let ended = || Refusal::new("the engine has ended", "assemble the array again");
         let status = running.submissions.status().ok_or_else(ended)?;
-        let members = members(&status)?;
+        let members = [members(&status)?, more].concat();
         trial::check_program(&program)?;
         let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
         let system = |error| refused_by_system(&error);
@@ -280,8 +281,9 @@ impl Running {
         (told, self.stop(true).and(Err(why)))
     }
 
-    /// Serves from here on the inherited clients; there is no way back.
-    pub(super) fn take_over(&self) -> Result<(), Refusal> {
+    /// Serves from here on the inherited clients, and has what is left of an earlier array removed;
+    /// there is no way back.
+    pub(super) fn take_over(&self, leftovers: Option<Leftovers>) -> Result<(), Refusal> {
         if handover::is_pending() {
             // An engine that has ended would serve nobody.
             self.submissions
@@ -290,7 +292,9 @@ impl Running {
             conclude(&self.name);
             self.exports.go_on();
         }
-        Ok(())
+        let removed =
+            leftovers.map_or(Ok(()), |it| it.remove_in_the_end(&self.name, &self.submissions));
+        removed.map_err(|error| refused_by_system(&error))
     }
 }
 

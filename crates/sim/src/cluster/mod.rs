@@ -23,6 +23,7 @@ mod final_check;
 pub mod guest;
 mod idle_phase;
 mod kill_point;
+mod moved;
 pub mod nodes;
 pub mod promises;
 pub mod recovery_target;

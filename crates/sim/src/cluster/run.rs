@@ -12,7 +12,7 @@ use super::promises::Happened;
 use super::scenario::{ClusterScenario, End};
 use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
-use super::{away, relay, torn};
+use super::{away, moved, relay, torn};
 use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
 use crate::workload::Workload;
@@ -30,7 +30,10 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let relay = options.mutation.is_none() && relay::is_due(seed);
     let focus = relay::focus::Focus::of(seed);
     let larger = options.mutation.is_none() && away::larger::is_due(seed);
-    let scenario = if larger {
+    let moves = options.mutation.is_none() && !larger && moved::is_due(seed);
+    let scenario = if moves {
+        moved::draw(&mut rng)
+    } else if larger {
         away::larger::draw(&mut rng)
     } else if torn {
         torn::array::draw(&mut rng)
@@ -42,6 +45,9 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     run_caught(&format!("cluster seed {seed}: {scenario}"), options, |trace| {
         if options.verbose {
             println!("{scenario:?}");
+        }
+        if moves {
+            return moved::run(scenario, rng, trace);
         }
         let mut cluster = Cluster::new(scenario, rng, trace);
         if larger {

@@ -34,7 +34,7 @@ mod part;
 
 use layers::Layers;
 pub use nodes::open_nodes;
-pub(super) use nodes::{ask_all, volumes};
+pub(super) use nodes::{ask_all, present, volumes};
 pub(super) use outlook::{Outlook, Unnamed, outlook};
 
 /// Identity of the array, as typed.
@@ -139,7 +139,7 @@ pub(super) fn start(
     }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
-    let how = How { exports, limits: args.limits.clone(), again: None, whole };
+    let how = How { exports, limits: args.limits.clone(), again: None, whole, leftovers: None };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::source::{BLOCK_BYTES, Source};
 use super::{contents, range, stdout_failure, to_read};
 use crate::args::{CatArgs, NodeArg};
-use crate::cmd::assemble::{ask_all, volumes};
+use crate::cmd::assemble::{ask_all, present, volumes};
 use crate::cmd::nodes::{Missing, failed, network};
 use crate::failure::Failure;
 use crate::output;
@@ -34,6 +34,7 @@ struct SeenVolume {
 pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Result<(), Failure> {
     let volumes = volumes("cat", name, nodes)?;
     let network = network("cat", &args.network)?;
+    let volumes = present("cat", name, &volumes, network)?;
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
     let candidates = look(&object, &volumes, network)?;
     let options = Options { force: args.force, read_only: true, unclean: false };

@@ -3,7 +3,8 @@
 
 mod memory;
 mod nodes;
-mod votes;
+pub(super) mod volumes;
+pub(super) mod votes;
 
 use std::path::{Path, PathBuf};
 

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 
-use braid_array::Refusal;
-use braid_array::format::{Superblock, SuperblockError, Version};
+use braid_array::format::{MoveNote, Superblock, SuperblockError, Version};
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::journal::LEAST_BYTES;
+use braid_cluster::pair::is_other_name;
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::Network;
-use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorKind};
+use braid_host::remote::{self, Remote};
 use uuid::Uuid;
 
+use super::volumes::{VolumeToMake, make, on_the_node_of};
 use super::votes;
 use super::{bitmap, check_counts, check_name, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, MetadataArg, NodeArg};
@@ -21,7 +22,7 @@ use crate::cmd::families::title;
 use crate::cmd::found::{is_called, mixed};
 use crate::cmd::key::whole;
 use crate::cmd::node_admin::removal;
-use crate::cmd::nodes::{connect, failed, network, options, same_node};
+use crate::cmd::nodes::{connect, failed, network, options};
 use crate::cmd::shape::family;
 use crate::cmd::writes;
 use crate::failure::Failure;
@@ -31,14 +32,6 @@ use crate::output;
 /// Default and largest size of a journal on a node.
 const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_JOURNAL_BYTES: u64 = 4 << 30;
-
-/// A volume to be made.
-#[derive(Debug)]
-struct VolumeToMake {
-    /// Address and volume, both said.
-    node: NodeArg,
-    volume: String,
-}
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_name(args)?;
@@ -66,7 +59,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     // Spares have no vote.
     let members = &nodes[..nodes.len() - args.spare_devices as usize];
     let vote = || votes::record(array, members, &args.witness, network);
-    make(&places, &mut remotes, &blueprint, vote)?;
+    make("create", &places, &mut remotes, &blueprint, vote)?;
     output::next_command(&assembly)
 }
 
@@ -110,6 +103,10 @@ fn places(args: &CreateArgs) -> Result<Vec<VolumeToMake>, Failure> {
             let reason = format!("'{volume}' cannot be the name of a volume");
             return Err(usage(&reason, "name the volumes: node://HOST:PORT/VOLUME"));
         }
+        if is_other_name(&volume) {
+            let reason = format!("'{volume}' is the name of what an array over nodes grows into");
+            return Err(usage(&reason, "use a name that does not end with .2"));
+        }
         let node = NodeArg { address: node.address.clone(), volume: Some(volume.clone()) };
         if let Some(other) = places.iter().find(|other| other.node.address == node.address) {
             if other.volume == volume {
@@ -124,10 +121,6 @@ fn places(args: &CreateArgs) -> Result<Vec<VolumeToMake>, Failure> {
 
 fn on_one_node(one: &NodeArg, other: &NodeArg) -> Failure {
     Failure::usage("create", one, on_the_node_of(other), "use another node")
-}
-
-fn on_the_node_of(other: &NodeArg) -> String {
-    format!("is on the same node as {other}: both would be lost together")
 }
 
 fn blueprint(
@@ -159,6 +152,7 @@ fn blueprint(
         bitmap: bitmap(args)?,
         journal_bytes: journal_bytes(args, family)?,
         parts_only: policy(args, family) == Some("ppl"),
+        note: MoveNote::Apart,
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
     let (roles, spares) = uuids.split_at(args.raid_devices() as usize);
@@ -248,72 +242,4 @@ fn taken(args: &CreateArgs, place: &VolumeToMake, remote: &mut Remote, assembly:
         _ => ("volume of this name that cannot be read".to_owned(), OTHER.to_owned()),
     };
     Failure::refused("create", &place.node, format!("the node has a {held}"), next)
-}
-
-/// Creates the volumes and writes their metadata; after a failure none stays. The superblocks,
-/// which make the volumes members, come last, after the `vote`.
-fn make(
-    places: &[VolumeToMake],
-    remotes: &mut [Remote],
-    blueprint: &Blueprint,
-    vote: impl FnOnce() -> Result<(), (String, RemoteError)>,
-) -> Result<(), Failure> {
-    let mut made = 0;
-    let mut result = Ok(());
-    for (place, remote) in places.iter().zip(&mut *remotes) {
-        result = remote.create_volume(&place.volume, blueprint.volume_bytes);
-        if result.is_err() {
-            break;
-        }
-        made += 1;
-    }
-    let mut culprit = places.get(made).map(|place| place.node.to_string()).unwrap_or_default();
-    if result.is_ok()
-        && let Some((index, other)) = same_node(remotes)
-    {
-        let next = "use another node";
-        let why = Refusal::new(on_the_node_of(&places[other].node), next);
-        result = Err(RemoteError { why, kind: RemoteErrorKind::Other });
-        culprit = places[index].node.to_string();
-    }
-    if result.is_ok()
-        && let Err((address, error)) = vote()
-    {
-        (culprit, result) = (address, Err(error));
-    }
-    for last in [false, true] {
-        for (index, remote) in remotes.iter_mut().enumerate() {
-            if result.is_ok() {
-                result = write(remote, &blueprint.writes[index], last);
-                culprit = places[index].node.to_string();
-            }
-        }
-    }
-    let Err(error) = result else { return Ok(()) };
-    let remove = |(place, remote): (&VolumeToMake, &mut Remote)| {
-        remote.delete_volume().is_err().then(|| place.node.to_string())
-    };
-    let left: Vec<String> = places.iter().zip(remotes).take(made).filter_map(remove).collect();
-    let next = match left.as_slice() {
-        [] => format!("{}; no volume was left behind", error.why.next.advice),
-        _ => format!("{}; then remove these volumes: {}", error.why.next.advice, left.join(" ")),
-    };
-    Err(Failure::refused("create", culprit, error.why.reason, next))
-}
-
-/// Writes the superblock, or the metadata before it.
-fn write(
-    remote: &mut Remote,
-    writes: &[(u64, Vec<u8>)],
-    superblock: bool,
-) -> Result<(), RemoteError> {
-    let before = writes.len().saturating_sub(1);
-    let chosen = if superblock { &writes[before..] } else { &writes[..before] };
-    for (sector, bytes) in chosen {
-        let parts = bytes.chunks(MAX_META_BYTES as usize);
-        for (sector, part) in (*sector..).step_by(MAX_META_BYTES as usize / 512).zip(parts) {
-            remote.write(sector, part.to_vec())?;
-        }
-    }
-    Ok(())
 }

@@ -28,7 +28,7 @@ pub(super) fn witnesses(args: &CreateArgs, members: &[NodeArg]) -> Result<(), Fa
 
 /// Records the first view, which lists the voters, on all members and witnesses. Returns the
 /// address of a failed node with its error.
-pub(super) fn record(
+pub(in crate::cmd) fn record(
     array: [u8; 16],
     members: &[NodeArg],
     witnesses: &[String],

@@ -1,4 +1,5 @@
-//! A larger size for an array over nodes: as much as the stores of all nodes have room for.
+//! Another shape for an array over nodes. It gets a larger size, as much as the stores of all nodes
+//! have room for, or more nodes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use braid_cluster::grow::{self, NewSize};
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
 
-use super::OPERATION;
+use super::{OPERATION, more_nodes};
 use crate::args::{self, GrowArgs};
 use crate::cmd::running;
 use crate::failure::Failure;
@@ -28,10 +29,17 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
         let reason = "an array over nodes does not become smaller";
         return Err(Failure::usage(OPERATION, name, reason, "leave --array-size out"));
     }
+    if args.undo {
+        return more_nodes::undo(run_dir, args, before);
+    }
+    let other_shape = args.level.is_some() || args.layout.is_some() || args.chunk.is_some();
     let Some(size) = args.size else {
+        if !other_shape {
+            return more_nodes::run(run_dir, args, before);
+        }
         return Err(refused(Refusal::new(
-            "over nodes only the size of an array can change yet",
-            "use --size; for another shape make a new array and copy the data",
+            "over nodes only the size of an array and the number of its nodes can change",
+            "use --size or --raid-devices; for another shape make a new array and copy the data",
         )));
     };
     let new = match (size, rooms(run_dir, name)) {

@@ -4,7 +4,7 @@ use braid_cluster::policy::{Policy, plan};
 
 use super::{check_name, has_it_already};
 use crate::args::{NewPolicy, NodeArg, UpdateArgs};
-use crate::cmd::assemble::volumes;
+use crate::cmd::assemble::{present, volumes};
 use crate::cmd::nodes::{network, options};
 use crate::cmd::volumes::{carry_out, look_at_all};
 use crate::cmd::writes;
@@ -15,6 +15,7 @@ use crate::output;
 pub(super) fn run(args: &UpdateArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
     let nodes = volumes("update", Some(&args.name), nodes)?;
     let network = network("update", &args.network)?;
+    let nodes = present("update", Some(&args.name), &nodes, network)?;
     let held = look_at_all("update", &nodes, network)?;
     check_name(args, held.iter().filter_map(|volume| volume.candidate.superblock.as_ref().ok()))?;
     let policy = match args.consistency_policy {

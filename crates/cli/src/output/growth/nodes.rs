@@ -1,4 +1,4 @@
-//! The plan for an array over nodes, of which only the size changes.
+//! The plan for an array over nodes, which gets another size or more nodes.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::Superblock;
@@ -29,6 +29,68 @@ impl Growth {
             may_fail_after: may_fail,
             exports: exports.filter_map(|export| notice(&array.name, export, true)).collect(),
             moves: false,
+            missing: 0,
+        }
+    }
+}
+
+impl Growth {
+    /// Plans a move of all data to an array over so many nodes.
+    pub(crate) fn to_more_nodes(
+        array: &ControlStatus,
+        new: &NewSize,
+        nodes: u32,
+        added: &[String],
+    ) -> Self {
+        let status = &array.array;
+        let before = &status.superblock;
+        let after = Superblock { raid_disks: nodes, ..before.clone() };
+        let add = |node: &String| GrowthStep {
+            action: "add",
+            device: Some(node.clone()),
+            role: None,
+            bytes: None,
+        };
+        let bytes = Some(status.array_sectors * SECTOR_BYTES);
+        let reshape = GrowthStep { action: "reshape", device: None, role: None, bytes };
+        let grows = new.array_sectors > status.array_sectors;
+        let exports = if grows { array.exports.as_slice() } else { &[] };
+        let told = exports.iter().filter_map(|export| notice(&array.name, export, true));
+        Self {
+            schema: SCHEMA,
+            name: array.name.clone(),
+            dry_run: false,
+            from: ShapeJson::of(before, status.used_member_sectors, status.array_sectors),
+            to: ShapeJson::of(&after, new.member_sectors, new.array_sectors),
+            steps: added.iter().map(add).chain([reshape]).collect(),
+            may_fail_meanwhile: may_fail(before).min(may_fail(&after)),
+            may_fail_after: may_fail(&after),
+            exports: told.collect(),
+            moves: true,
+            missing: 0,
+        }
+    }
+
+    /// Plans that such a move goes back.
+    pub(crate) fn back_to_nodes(array: &ControlStatus) -> Self {
+        let status = &array.array;
+        let now = &status.superblock;
+        let added = u32::try_from(now.reshape.delta_disks).unwrap_or(0);
+        let raid_disks = now.raid_disks.saturating_sub(added);
+        let before = Superblock { raid_disks, ..now.clone() };
+        let bytes = Some(status.sync.done_sectors * SECTOR_BYTES);
+        let undo = GrowthStep { action: "undo", device: None, role: None, bytes };
+        Self {
+            schema: SCHEMA,
+            name: array.name.clone(),
+            dry_run: false,
+            from: ShapeJson::of(now, status.used_member_sectors, status.array_sectors),
+            to: ShapeJson::of(&before, 0, status.array_sectors),
+            steps: vec![undo],
+            may_fail_meanwhile: may_fail(&before).min(may_fail(now)),
+            may_fail_after: may_fail(&before),
+            exports: Vec::new(),
+            moves: true,
             missing: 0,
         }
     }

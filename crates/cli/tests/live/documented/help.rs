@@ -188,7 +188,9 @@ pub(super) const MEMBERS: &[Scene] = &[
                 braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
                 braid assemble home dev/sd[abcd]",
             ),
+            ("braid grow data", "data"),
         ],
+        swaps: &[("n6:7000", "$NET.6:$PORT")],
         ..HELP
     },
     Scene {

@@ -424,6 +424,13 @@ pub(super) const NODES: &[Scene] = &[
     Scene { page: "docs/nodes.md", headings: &["While it still serves"], before: "data", ..EMPTY },
     Scene { page: "docs/growing.md", headings: &["Over nodes"], before: "data", ..EMPTY },
     Scene {
+        page: "docs/growing.md",
+        headings: &["More nodes"],
+        before: "data",
+        swaps: &[("n6:7000", "$NET.6:$PORT")],
+        ..EMPTY
+    },
+    Scene {
         page: "docs/nodes.md",
         headings: &["Looking after nodes"],
         before: "data; UUID=$(uuid data); braid stop data",

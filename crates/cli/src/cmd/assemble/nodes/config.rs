@@ -38,7 +38,7 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes
         };
         let volumes: Vec<NodeArg> = places.iter().map(node).collect();
         let options = Options { unclean: true, ..Options::default() };
-        let judged = judge(&volumes, None, options, how.network, (false, how.timeout));
+        let judged = judge(&volumes, options, how.network, how.timeout);
         let judged = judged.map_err(Failure::into_refusal)?;
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
         let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;

@@ -42,12 +42,27 @@ fn look(node: &NodeArg, network: Network, timeout: Duration) -> Result<Looked, R
     Ok(Looked { candidate, voter, used: remote.used() })
 }
 
+/// Explains an array, or both where data move from one to the other: the second one has all nodes.
 pub(super) fn explain_nodes(
+    called: &Called,
+    arrays: &[Vec<NodeArg>],
+    options: Options,
+    args: &AssembleArgs,
+) -> Result<(), Failure> {
+    let explained = arrays.iter().map(|volumes| explained(called, volumes, options, args));
+    let mut arrays = explained.collect::<Result<Vec<_>, _>>()?;
+    if let [old, _] = &mut arrays[..] {
+        old.next = None;
+    }
+    explain::answer(&Explained { arrays, ..Explained::default() }, args.json)
+}
+
+fn explained(
     called: &Called,
     volumes: &[NodeArg],
     options: Options,
     args: &AssembleArgs,
-) -> Result<(), Failure> {
+) -> Result<Explanation, Failure> {
     let network = network("assemble", &args.network)?;
     let timeout = Duration::from_secs(args.node_timeout);
     let mut looked: Vec<Looked> = Vec::new();
@@ -99,9 +114,7 @@ pub(super) fn explain_nodes(
     };
     let superblock = assembly.newest.map(|newest| *newest);
     let within = Vec::new();
-    let array =
-        Explanation { superblock, verdicts, within, prospect, next: Some(next), later: None };
-    explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
+    Ok(Explanation { superblock, verdicts, within, prospect, next: Some(next), later: None })
 }
 
 /// Predicts whether an array with these voters present would start. Asks its witnesses.

@@ -12,6 +12,7 @@ use braid_cluster::ClientConfig;
 use braid_cluster::assemble::{
     Assembly, Candidate, Options, Start, Startable, decide, member_name,
 };
+use braid_cluster::pair::other_volume;
 use braid_host::fabric::Network;
 use braid_host::remote::{self, Remote, RemoteError, RemoteErrorKind};
 use uuid::Uuid;
@@ -150,43 +151,110 @@ pub(in crate::cmd) fn ask_all<T: Send>(
     })
 }
 
-/// Separates answers from errors. Volumes without an answer move from `volumes` to `missing`.
+/// A volume that was looked at.
+pub(super) struct LookedAt {
+    pub(super) node: NodeArg,
+    pub(super) found: Candidate,
+    /// It has the other name of the one that was typed.
+    pub(super) other: bool,
+}
+
+/// Volumes that were looked at, and those of which nothing is known, and why.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) volumes: Vec<LookedAt>,
+    pub(super) missing: Vec<Missing>,
+}
+
+impl Look {
+    /// Returns the names that its volumes have, in the order in which they were typed. A volume of
+    /// another array has none.
+    pub(super) fn names(&self, typed: &[NodeArg]) -> Vec<NodeArg> {
+        let found = self.volumes.iter().map(|one| &one.node);
+        let all = found.chain(self.missing.iter().map(|one| &one.node));
+        let name = |typed: &NodeArg| all.clone().find(|one| one.address == typed.address);
+        typed.iter().filter_map(name).cloned().collect()
+    }
+}
+
+/// Separates answers from errors, which are the reasons why a member is missing.
 fn known<T>(
-    volumes: &mut Vec<NodeArg>,
+    operation: &str,
+    nodes: &[NodeArg],
     answers: Vec<Result<T, RemoteError>>,
     missing: &mut Vec<Missing>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<(NodeArg, T)>, Failure> {
     let mut found = Vec::new();
-    for (node, answer) in std::mem::take(volumes).into_iter().zip(answers) {
+    for (node, answer) in nodes.iter().zip(answers) {
         match answer {
-            Ok(answer) => {
-                found.push(answer);
-                volumes.push(node);
-            }
+            Ok(answer) => found.push((node.clone(), answer)),
             Err(error) => {
-                let without = Missing::new(&node, error);
-                missing.push(without.map_err(|error| failed("assemble", &node, &error))?);
+                let without = Missing::new(node, error);
+                missing.push(without.map_err(|error| failed(operation, node, &error))?);
             }
         }
     }
     Ok(found)
 }
 
-/// Reads all superblocks of the array of this name, if one is given. Refuses volumes in use by
-/// other clients, unless they are to be taken over.
+/// Looks at all volumes, on connections of their own, all at once; with `both`, also at those with
+/// the other names, which take the place of the first where these are not there.
+pub(super) fn look(
+    operation: &str,
+    nodes: &[NodeArg],
+    both: bool,
+    network: Network,
+    timeout: Duration,
+) -> Result<Look, Failure> {
+    let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
+    let probed = |mut remote: Remote, node: &NodeArg, other: bool| {
+        let found = probe(&mut remote, node)?;
+        Ok(LookedAt { node: node.clone(), found, other })
+    };
+    let all_of = |node: &NodeArg| {
+        let mut remote = connect(node)?;
+        let other = other_volume(node.volume.as_deref().unwrap_or_default());
+        if !both || !remote.has_volume(&other)? {
+            return Ok(vec![probed(remote, node, false)?]);
+        }
+        drop(remote);
+        let other = NodeArg { address: node.address.clone(), volume: Some(other) };
+        let other = probed(connect(&other)?, &other, true)?;
+        match connect(node).and_then(|remote| probed(remote, node, false)) {
+            Ok(first) => Ok(vec![first, other]),
+            Err(error) if error.kind == RemoteErrorKind::Refused => Ok(vec![other]),
+            Err(error) => Err(error),
+        }
+    };
+    let mut missing = Vec::new();
+    let found = known(operation, nodes, ask_all(nodes, all_of), &mut missing)?;
+    Ok(Look { volumes: found.into_iter().flat_map(|(_, found)| found).collect(), missing })
+}
+
+/// Reads the superblocks on these volumes, and judges the array.
 pub(super) fn judge(
-    volumes: &[NodeArg],
+    nodes: &[NodeArg],
+    options: Options,
+    network: Network,
+    timeout: Duration,
+) -> Result<JudgedArray, Failure> {
+    let look = look("assemble", nodes, false, network, timeout)?;
+    judge_look(look, None, options, network, (false, timeout))
+}
+
+/// Judges the array of this name, if one is given. Refuses volumes in use by other clients, unless
+/// they are to be taken over.
+pub(super) fn judge_look(
+    look: Look,
     name: Option<&str>,
     options: Options,
     network: Network,
     (take_over, timeout): (bool, Duration),
 ) -> Result<JudgedArray, Failure> {
     let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
-    let mut volumes = volumes.to_vec();
-    let mut missing = Vec::new();
-    // On connections of their own, all at once.
-    let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
-    let mut looked_at = known(&mut volumes, look, &mut missing)?;
+    let Look { volumes, mut missing } = look;
+    let (mut volumes, mut looked_at): (Vec<NodeArg>, Vec<Candidate>) =
+        volumes.into_iter().map(|one| (one.node, one.found)).unzip();
     let mut foreign = Vec::new();
     if let Some(name) = name {
         for (index, verdict) in others(name, &looked_at)?.into_iter().rev() {
@@ -216,7 +284,8 @@ pub(super) fn judge(
         Ok((remote, candidate))
     };
     let found = volumes.iter().map(hold).collect();
-    let found = known(&mut volumes, found, &mut missing)?;
+    let found = known("assemble", &volumes, found, &mut missing)?;
+    let (volumes, found): (Vec<NodeArg>, Vec<_>) = found.into_iter().unzip();
     let (remotes, candidates): (Vec<Remote>, Vec<Candidate>) = found.into_iter().unzip();
     if let Some((index, other)) = same_node(&remotes) {
         let reason = on_the_node_of(&volumes[other]);

@@ -1,0 +1,139 @@
+//! Volumes of an array whose data have all moved to another one: they are removed once the other
+//! array stands alone, on a thread of its own.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use braid_array::Refusal;
+use braid_array::format::MoveNote;
+use braid_array::status::Status;
+use braid_cluster::VolumeAddress;
+use braid_cluster::assemble::member_name;
+
+use crate::fabric::Network;
+use crate::remote::{self, Remote, RemoteError};
+use crate::submission::SubmissionQueue;
+
+/// Interval of checks whether all has moved.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Number of attempts to remove a volume: its last client may still be connected.
+const TRIES: u32 = 20;
+
+/// An array over nodes, by its volumes.
+#[derive(Clone, Debug)]
+pub struct ArrayVolumes {
+    /// UUID.
+    pub array: [u8; 16],
+    /// Its volumes.
+    pub volumes: Vec<VolumeAddress>,
+}
+
+/// Arrays of which all but the one that is served are removed in the end.
+#[derive(Clone, Debug)]
+pub struct Leftovers {
+    /// The arrays.
+    pub arrays: Vec<ArrayVolumes>,
+    /// Network by which their nodes are reached.
+    pub network: Network,
+}
+
+impl Leftovers {
+    /// Removes them as soon as nothing moves any more.
+    pub(super) fn remove_in_the_end(
+        self,
+        name: &str,
+        submissions: &SubmissionQueue,
+    ) -> io::Result<()> {
+        let name = name.to_owned();
+        let submissions = submissions.clone();
+        let run = move || {
+            // None when the array has ended: whoever serves it next removes them.
+            if let Some(status) = over(&submissions) {
+                self.remove(&name, &status);
+            }
+        };
+        thread::Builder::new().name("leftovers".into()).spawn(run).map(drop)
+    }
+
+    fn remove(&self, name: &str, status: &Status) {
+        let left = self.arrays.iter().filter(|one| one.array != status.superblock.set_uuid);
+        let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
+        let witnesses: Vec<&str> = witnesses.map(|witness| witness.address.as_str()).collect();
+        for ArrayVolumes { array, volumes } in left {
+            for place in volumes {
+                let member = member_name(&place.address, &place.volume);
+                match remove_patiently(place, *array, self.network) {
+                    Ok(()) => tracing::info!(array = name, "{member} is removed: all has moved"),
+                    Err(Refusal { reason, .. }) => {
+                        let next = format!("braid node delete {} {}", place.address, place.volume);
+                        tracing::warn!(
+                            array = name,
+                            "{member} is not needed any more, and not removed: {reason}; {next}"
+                        );
+                    }
+                }
+            }
+            for address in &witnesses {
+                // Votes that stay do no harm.
+                let _ = forget(address, *array, self.network);
+            }
+        }
+    }
+}
+
+/// Waits until the array that is served stands alone.
+fn over(submissions: &SubmissionQueue) -> Option<Status> {
+    loop {
+        let status = submissions.status()?;
+        if MoveNote::of(&status.superblock) == MoveNote::Apart {
+            return Some(status);
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn remove_patiently(
+    place: &VolumeAddress,
+    array: [u8; 16],
+    network: Network,
+) -> Result<(), Refusal> {
+    for _ in 1..TRIES {
+        if remove_volume(place, array, network).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    remove_volume(place, array, network).map_err(|error| error.why)
+}
+
+/// Removes a volume if it is a member of this array, and has its node forget the array. A volume
+/// that is not there is one that was removed.
+///
+/// # Errors
+/// [`RemoteError`]: the node is away, or a client has the volume.
+pub fn remove_volume(
+    place: &VolumeAddress,
+    array: [u8; 16],
+    network: Network,
+) -> Result<(), RemoteError> {
+    let mut node = Remote::connect(&place.address, network)?;
+    if !node.has_volume(&place.volume)? {
+        return Ok(());
+    }
+    drop(node);
+    let mut node = Remote::connect(&place.address, network)?;
+    node.open_volume(&place.volume, true)?;
+    let is_its = remote::superblock(&mut node)?.is_ok_and(|found| found.set_uuid == array);
+    if is_its {
+        node.remove_volume()?;
+        drop(node);
+        // A vote that stays does no harm.
+        let _ = forget(&place.address, array, network);
+    }
+    Ok(())
+}
+
+fn forget(address: &str, array: [u8; 16], network: Network) -> Result<(), RemoteError> {
+    Remote::connect(address, network)?.forget(array)
+}
