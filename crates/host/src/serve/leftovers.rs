@@ -10,6 +10,7 @@ use braid_array::format::MoveNote;
 use braid_array::status::Status;
 use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::member_name;
+use braid_cluster::pair::is_later;
 
 use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
@@ -57,7 +58,9 @@ impl Leftovers {
     }
 
     fn remove(&self, name: &str, status: &Status) {
-        let left = self.arrays.iter().filter(|one| one.array != status.superblock.set_uuid);
+        let served = status.superblock.set_uuid;
+        let is_beside = |array| is_later(array, served) || is_later(served, array);
+        let left = self.arrays.iter().filter(|one| is_beside(one.array));
         let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
         let witnesses: Vec<&str> = witnesses.map(|witness| witness.address.as_str()).collect();
         for ArrayVolumes { array, volumes } in left {
@@ -82,11 +85,13 @@ impl Leftovers {
     }
 }
 
-/// Waits until the array that is served stands alone.
+/// Waits until the array that is served stands alone, and its members know.
 fn over(submissions: &SubmissionQueue) -> Option<Status> {
     loop {
         let status = submissions.status()?;
-        if MoveNote::of(&status.superblock) == MoveNote::Apart {
+        let is_told = MoveNote::of(&status.superblock) == MoveNote::Apart;
+        // The other one is stopped only when the members know.
+        if is_told && status.superblock.reshape.delta_disks == 0 {
             return Some(status);
         }
         thread::sleep(LOOK_AGAIN);
