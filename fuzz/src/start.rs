@@ -170,8 +170,10 @@ fn check(config: &Config, degraded: u16) {
         let superblock = &member.superblock;
         assert!(numbers.insert(superblock.dev_number), "device numbers are unique");
         assert_eq!(superblock.version, array.version);
-        assert_eq!(superblock.size_sectors, array.size_sectors);
-        assert!(superblock.size_sectors <= superblock.data_size);
+        // Stripes without redundancy use all that members have.
+        let told = if array.level == 0 { superblock } else { array };
+        assert_eq!(superblock.size_sectors, told.size_sectors);
+        assert!(array.size_sectors.max(superblock.size_sectors) <= superblock.data_size);
         assert!(superblock.data_offset + superblock.data_size <= member.device_sectors);
         match member.standing {
             Standing::InSync { role } => {

@@ -159,7 +159,7 @@ pub(crate) fn check_shape(superblock: &Superblock, newest: &Superblock) -> Resul
         ("layout", superblock.layout == newest.layout || has_one_zone(superblock, newest)),
         ("chunk", superblock.chunk_sectors == newest.chunk_sectors),
         ("number of members", superblock.raid_disks == newest.raid_disks),
-        ("size", used_sectors(superblock) == used_sectors(newest)),
+        ("size", has_size(superblock, newest)),
     ];
     match same.into_iter().find(|(_, same)| !same) {
         Some((name, _)) => {
@@ -176,12 +176,18 @@ fn has_one_zone(superblock: &Superblock, newest: &Superblock) -> bool {
     has_one(superblock) || has_one(newest)
 }
 
-/// The used part of a member, where that is not all it has, as in raid0. In raid10 md rounds it to
-/// equal parts for all far copies and says so with its next update, which a member may have missed.
-fn used_sectors(superblock: &Superblock) -> u64 {
-    if superblock.level == Level::Raid0.to_md() {
-        return 0;
+/// Returns whether a member has as much as is used of each. Stripes without redundancy use all that
+/// members have: one that missed the end of a move need not say how much.
+fn has_size(superblock: &Superblock, newest: &Superblock) -> bool {
+    if newest.level == Level::Raid0.to_md() {
+        return newest.size_sectors <= superblock.data_size;
     }
+    used_sectors(superblock) == used_sectors(newest)
+}
+
+/// The used part of a member. In raid10 md rounds it to equal parts for all far copies and says so
+/// with its next update, which a member may have missed.
+fn used_sectors(superblock: &Superblock) -> u64 {
     let [_, far, ..] = superblock.layout.to_le_bytes();
     let unit = u64::from(superblock.chunk_sectors) * u64::from(far);
     if superblock.level != Level::Raid10.to_md() || unit == 0 {
