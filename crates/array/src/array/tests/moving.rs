@@ -225,8 +225,8 @@ fn the_power_goes_at_any_write_of_a_reshape() {
                 break;
             }
             // Each write at the begin and at the end, some in between.
-            let close = if number < 2 { 60 } else { 24 };
-            most += if most > close && most + 2 * close < all { 11 } else { 1 };
+            let close = if number < 2 { 60 } else { 16 };
+            most += if most > close && most + 2 * close < all { 17 } else { 1 };
         }
     }
 }
