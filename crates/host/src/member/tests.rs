@@ -157,17 +157,23 @@ impl Loop {
         Some(Self { path, partitions: Cell::new(0) })
     }
 
-    /// Tells the kernel of a partition, which is no partition table's.
+    /// Tells the kernel of a partition, which is no partition table's. The device may have had one
+    /// before, which somebody who looked at all devices had open when it was to go.
     fn partition(&self, first_mib: u64, mib: u64) -> Option<PathBuf> {
         let number = self.partitions.get() + 1;
-        let numbers = [u64::from(number), first_mib * 2048, mib * 2048].map(|n| n.to_string());
-        let added = Command::new("addpart").arg(&self.path).args(numbers).status();
         let path = PathBuf::from(format!("{}p{number}", self.path.display()));
-        if added.is_ok_and(|status| status.success()) {
-            self.partitions.set(number);
-            if path.exists() {
+        let numbers = [u64::from(number), first_mib * 2048, mib * 2048].map(|n| n.to_string());
+        let command = |name: &str, words: &[String]| {
+            let status = Command::new(name).arg(&self.path).args(words).status();
+            status.is_ok_and(|status| status.success())
+        };
+        for _ in 0..100 {
+            if command("addpart", &numbers) && path.exists() {
+                self.partitions.set(number);
                 return Some(path);
             }
+            command("delpart", &numbers[..1]);
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
         crate::testing::skipped("addpart");
         None
