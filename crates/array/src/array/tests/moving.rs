@@ -151,23 +151,27 @@ fn data_move_to_more_members() {
     }
 }
 
-/// Whoever waits for the end finds the size that came of it.
 #[test]
 fn an_end_is_told_with_the_size_that_came_of_it() {
     for &change in CHANGES {
         let mut world = begin(change, true);
         fill_kept(&mut world, change);
         world.run();
-        world.hold(|_, op| matches!(op, IoOp::Write { .. } | IoOp::Flush));
-        world.begin_command(Command::Grow(change.4));
-        let idle = |world: &World| world.array.status().sync.is_idle();
-        world.release_until(|world| !idle(world));
-        world.release_until(idle);
-        let size = world.array.array_sectors();
-        world.hold_nothing();
-        world.run();
-        assert_eq!(size, world.array.array_sectors(), "{change:?}");
+        ends_with_its_size(world, change);
     }
+}
+
+/// Checks that whoever waits for the end of a move finds the size that came of it.
+fn ends_with_its_size(mut world: World, change: Change) {
+    world.hold(|_, op| matches!(op, IoOp::Write { .. } | IoOp::Flush));
+    world.begin_command(Command::Grow(change.4));
+    let idle = |world: &World| world.array.status().sync.is_idle();
+    world.release_until(|world| !idle(world));
+    world.release_until(idle);
+    let size = world.array.array_sectors();
+    world.hold_nothing();
+    world.run();
+    assert_eq!(size, world.array.array_sectors(), "{change:?}");
 }
 
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.

@@ -51,22 +51,13 @@ fn stripes_move_to_more_members() {
     }
 }
 
-/// Whoever waits for the end finds the size that came of it, also where requests are in flight.
 #[test]
 fn the_end_of_stripes_is_told_with_the_size_that_came_of_it() {
     for &change in CHANGES {
         let mut world = begin(change, false);
         fill_kept(&mut world, change);
         flush(&mut world);
-        world.hold(|_, op| matches!(op, IoOp::Write { .. } | IoOp::Flush));
-        world.begin_command(Command::Grow(change.4));
-        let idle = |world: &World| world.array.status().sync.is_idle();
-        world.release_until(|world| !idle(world));
-        world.release_until(idle);
-        let size = world.array.array_sectors();
-        world.hold_nothing();
-        world.run();
-        assert_eq!(size, world.array.array_sectors(), "{change:?}");
+        ends_with_its_size(world, change);
     }
 }
 
