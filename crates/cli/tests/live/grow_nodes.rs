@@ -1,12 +1,12 @@
 //! `braid grow --size` of arrays over nodes: volumes become longer while the array serves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 
 use serde_json::Value;
 
 use crate::support::export::{ask, connect, fill, noise, read};
-use crate::support::nodes::{Node, all_in_sync, detail, in_stores, members, server};
+use crate::support::nodes::{Node, all_in_sync, detail, in_stores, members, names, server, size};
 use crate::support::{Lab, until};
 
 /// An array `x` over nodes with stores, full of noise.
@@ -88,15 +88,6 @@ impl Drop for Served {
         // It may have ended already.
         let _ = self.server.kill().and_then(|()| self.server.wait());
     }
-}
-
-fn names(store: &Path) -> impl Iterator<Item = String> {
-    let entries = std::fs::read_dir(store).expect("a store").flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok())
-}
-
-fn size(lab: &Lab) -> usize {
-    detail(lab, "x")["size_bytes"].as_u64().expect("a size") as usize
 }
 
 fn grows_and_keeps_all(shape: &str, count: usize) {

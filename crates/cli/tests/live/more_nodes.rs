@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use crate::support::export::{ask, connect, fill, noise, read};
-use crate::support::nodes::{Node, all_in_sync, detail, in_stores, members, server};
+use crate::support::nodes::{Node, all_in_sync, detail, in_stores, members, names, server, size};
 use crate::support::{Lab, until};
 
 /// Four nodes with stores, and an array `x` over the first of them, full of noise.
@@ -80,18 +80,9 @@ impl Drop for Served {
     }
 }
 
-fn names(store: &Path) -> impl Iterator<Item = String> {
-    let entries = std::fs::read_dir(store).expect("a store").flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok())
-}
-
 /// Returns whether the store has a file of the volume `x`.
 fn has_plain(store: &Path) -> bool {
     names(store).any(|name| name.starts_with('x') && !name.starts_with("x.2"))
-}
-
-fn size(lab: &Lab) -> usize {
-    detail(lab, "x")["size_bytes"].as_u64().expect("a size") as usize
 }
 
 /// The content of a write, which is another one each time.

@@ -129,3 +129,14 @@ pub(crate) fn server(lab: &Lab, all: &str) -> Child {
     until("a running array", || lab.run("status x", &[]).status.success());
     server
 }
+
+/// Names of the files in a node's store.
+pub(crate) fn names(store: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(store).expect("a store").flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// Size of the running array `x`.
+pub(crate) fn size(lab: &Lab) -> usize {
+    detail(lab, "x")["size_bytes"].as_u64().expect("a size") as usize
+}
