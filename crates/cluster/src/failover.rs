@@ -470,7 +470,7 @@ impl FailoverClient {
     }
 }
 
-/// Whether an array was granted to the client that is to serve it.
+/// Answer to whether an array was granted to the client that is to serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrayGrant {
     NotYet,

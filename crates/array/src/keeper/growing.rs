@@ -306,8 +306,8 @@ impl Growing {
     }
 }
 
-/// Of stripes all is used that superblocks say there is. Nothing is in flight, and all is durable
-/// when members have heard that data have moved.
+/// Has superblocks say that members have what is used: stripes use all that there is. Nothing is in
+/// flight, and all is durable when members have heard that data have moved.
 fn end_of_stripes(core: &mut Core) {
     let size = core.metadata.superblock.size_sectors;
     let members: Vec<MemberId> = core.members.iter().map(|(id, _)| id).collect();

@@ -114,7 +114,7 @@ fn a_linear_array_gets_longer() {
     x.compare("all of it written anew");
 }
 
-/// Of level 0: also by a kill and a start in the middle.
+/// Level 0 gets more disks: also by a kill and a start in the middle.
 #[test]
 fn stripes_get_more_members() {
     let mut x = Served::new("-l 0 --chunk 64K", 2);

@@ -43,7 +43,7 @@ pub(super) enum Step {
     Draining(Range<u64>),
     /// The content is copied.
     Copying(Range<u64>),
-    /// It is made durable.
+    /// The copied content is made durable.
     Flushing(Range<u64>),
     /// The new array is told that the front is behind it.
     Telling(Range<u64>),

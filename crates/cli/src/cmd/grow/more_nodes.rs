@@ -45,7 +45,7 @@ struct NewNodes {
     places: Vec<VolumeToMake>,
     /// Those of the nodes that are added.
     added: Vec<String>,
-    /// What lies there from an attempt that was interrupted, by UUID.
+    /// Volumes that an interrupted attempt has left there, by UUID.
     leftovers: Vec<(VolumeAddress, [u8; 16])>,
 }
 
@@ -180,7 +180,7 @@ struct SeenSite {
     taken_bytes: Option<u64>,
     /// Its superblock, if it has one that can be read.
     superblock: Option<Superblock>,
-    /// It has nothing that anybody could need.
+    /// Set if it has nothing that anybody could need.
     is_blank: bool,
 }
 

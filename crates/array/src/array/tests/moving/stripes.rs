@@ -13,7 +13,7 @@ const CHANGES: &[Change] = &[
     (0, 0, 4, 16, Grow::RaidDisks(5)),
 ];
 
-/// What was written stays, and was a while ago.
+/// Makes what was written durable, and lets a while pass.
 fn flush(world: &mut World) {
     world.now = world.now.plus_millis(1000);
     world.disks.iter_mut().flatten().for_each(Disk::flush);
@@ -131,7 +131,7 @@ fn requests_go_on_while_stripes_move() {
     }
 }
 
-/// What members are told while data move, as md reads it.
+/// Superblocks of members while data move, as md reads them.
 #[test]
 fn superblocks_are_those_of_a_level_4_without_parity() {
     let change = CHANGES[1];

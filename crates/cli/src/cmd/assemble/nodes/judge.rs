@@ -155,7 +155,7 @@ pub(in crate::cmd) fn ask_all<T: Send>(
 pub(super) struct LookedAt {
     pub(super) node: NodeArg,
     pub(super) found: Candidate,
-    /// It has the other name of the one that was typed.
+    /// Set if it has the other name of the one that was typed.
     pub(super) other: bool,
 }
 
