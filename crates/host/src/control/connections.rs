@@ -142,3 +142,38 @@ impl Drop for Busy<'_> {
         self.0.set(Doing::Nothing);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_idle_for_longest_gives_way_and_nobody_else() {
+        let connections = Arc::new(Connections::default());
+        let enter = || {
+            let (server, client) = UnixStream::pair().unwrap();
+            client.set_nonblocking(true).unwrap();
+            (Connections::enter(&connections, &server), client)
+        };
+        let entered: Vec<_> = (0..MAX_CONNECTIONS).map(|_| enter()).collect();
+        let is_open = |at: usize| {
+            let read = rustix::io::read(&entered[at].1, &mut [0; 1][..]);
+            read == Err(rustix::io::Errno::WOULDBLOCK)
+        };
+        let slot = |at: usize| entered[at].0.as_ref().unwrap();
+        // The first is at work, and the second was.
+        let busy = slot(0).begin();
+        drop(slot(1).begin());
+        let next = enter();
+        let open: Vec<_> = (0..MAX_CONNECTIONS).filter(|at| is_open(*at)).collect();
+        let expected: Vec<_> = (0..MAX_CONNECTIONS).filter(|at| *at != 2).collect();
+        assert_eq!(open, expected);
+        // When all are at work, nobody gives way.
+        let all: Vec<_> = (3..MAX_CONNECTIONS).map(|at| slot(at).begin()).collect();
+        let second = slot(1).begin();
+        let last = next.0.as_ref().unwrap().begin();
+        assert_eq!(enter().0.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop((busy, all, second, last));
+        assert!(enter().0.is_ok());
+    }
+}
