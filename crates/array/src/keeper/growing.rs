@@ -395,17 +395,25 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
     let size = shape.size_sectors + shape.offset_sectors.max(0).unsigned_abs();
     let states: Vec<(MemberId, State)> =
         core.members.iter().map(|(id, member)| (id, member.state)).collect();
+    // Stripes without redundancy have no place for a spare: md does not start them with one.
+    let left = match shape.level {
+        Level::Raid0 => State::Faulty { role: None },
+        _ => State::Spare,
+    };
     core.members.reshape(usize::from(core.space.roles()));
-    for (id, state) in states {
-        let state = match state {
+    for (id, before) in states {
+        let state = match before {
             State::InSync { role } => match shape.roles.get(role.index()) {
                 Some(Some(role)) => State::InSync { role: *role },
-                _ => State::Spare,
+                _ => left,
             },
             State::Rebuilding { role, .. } if role.index() >= shape.roles.len() => State::Spare,
             State::Faulty { .. } => State::Faulty { role: None },
             other => other,
         };
+        if before.is_live() && !state.is_live() {
+            core.out.push(LaneCommand::GiveUp(id));
+        }
         core.members.change(id, |member| {
             if size > member.superblock.data_size {
                 member.superblock.data_size = member.data_room();
