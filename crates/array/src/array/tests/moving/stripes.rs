@@ -3,7 +3,7 @@
 
 use super::super::disk::Disk;
 use super::*;
-use crate::action::IoError;
+use crate::action::{IoError, IoErrorKind};
 use crate::status::{ArrayState, MemberState};
 
 const CHANGES: &[Change] = &[
@@ -149,8 +149,14 @@ fn stripes_move_back() {
             if moves && !cut && world.refusals.is_empty() {
                 assert_eq!(after.superblock.raid_disks, change.2, "{what}");
                 let left = after.members.iter().skip(change.2 as usize);
-                left.for_each(|left| assert_eq!(left.state, MemberState::Faulty, "{what}"));
+                left.for_each(|left| assert_eq!(left.state, MemberState::Spare, "{what}"));
+                // And again, with the same.
+                world.command(Command::Grow(change.4));
+                world.run();
+                assert!(has_ended(&world), "{what}: {:?}", world.events);
+                holds(&mut world, &content, &what);
             }
+            let after = world.array.status();
             flush(&mut world);
             world.cut_power_and_restart();
             let again = world.array.status();
@@ -267,6 +273,34 @@ fn stripes_that_move_fail_with_a_member() {
         holds(&mut world, &content, &format!("{member}"));
         assert_eq!(world.array.status().superblock.raid_disks, 3, "{member}");
     }
+}
+
+/// A write that fails meanwhile leaves nothing that would have to be resynced.
+#[test]
+fn stripes_that_moved_are_clean_after_a_write_that_failed() {
+    let change = CHANGES[0];
+    let mut world = begin(change, false);
+    fill_kept(&mut world, change);
+    flush(&mut world);
+    world.command(Command::Pause(true));
+    world.command(Command::Grow(change.4));
+    world.rule(|_, op| match op {
+        IoOp::Write { sector, .. } if sector >= DATA_OFFSET => {
+            Fate::Fail(IoError { kind: IoErrorKind::Full, errno: None })
+        }
+        _ => Fate::Serve,
+    });
+    let buf = world.data_buf(8 * 512);
+    let write = world.ask(Op::Write { fua: false }, 64, 8, buf);
+    world.run_until_idle();
+    let answers: BTreeMap<_, _> = std::mem::take(&mut world.answers).into_iter().collect();
+    assert_eq!(answers[&write], Err(RequestError::NoSpace));
+    world.rule(|_, _| Fate::Serve);
+    world.command(Command::Pause(false));
+    world.run();
+    assert!(has_ended(&world), "{:?}", world.events);
+    let superblock = world.superblock(0);
+    assert_eq!((superblock.level, superblock.resync_offset), (0, MAX_SECTOR));
 }
 
 #[test]
