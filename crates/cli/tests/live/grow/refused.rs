@@ -59,7 +59,7 @@ const REFUSED: &[Refused<'_>] = &[
             ("--layout f2", "no data move from or to far=2"),
             ("--layout n3", "near=3 has another number of copies than 2"),
             ("--chunk 4M", "no whole number of rows of chunks"),
-            ("--raid-devices 3", "4 members cannot become 3 yet"),
+            ("--raid-devices 1", "a raid10 of 1"),
             ("--raid-devices 5", "1 role is new, and there is no spare"),
         ],
     ),
