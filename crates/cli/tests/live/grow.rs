@@ -140,7 +140,7 @@ fn stripes_get_more_members() {
     let text = x.lab.ok_text("status x", &[]);
     assert!(text.contains("(old: raid0 of 2, new: raid0 of 4)"), "{text}");
     let said = x.lab.ok_text("grow x --undo --wait", &[]);
-    assert!(said.contains(&format!("3. {} becomes a spare", names[1])), "{said}");
+    assert!(said.contains(&format!("3. {} is no member any more", names[1])), "{said}");
     assert_eq!((x.shape().2, x.size()), (2, before));
     x.compare("moved back");
     x.lab.ok("grow x --raid-devices 4", &[]);
