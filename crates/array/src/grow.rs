@@ -257,10 +257,6 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
-    if superblock.level == Level::Raid0.to_md() {
-        let next = Next::by("wait for it", Invocation::Watch { array: None });
-        return refuse("the data of raid0 do not move back yet", next);
-    }
     if superblock.reshape.new_offset == 0 {
         let next = Next::by("wait for it", Invocation::Watch { array: None });
         return refuse("md began to move its data in place, where there is no way back", next);

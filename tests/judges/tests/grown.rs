@@ -45,11 +45,15 @@ lay-10  | 10 3 --size 8M                | --layout o2                 | 0 | raid
 half-10 | 10 4 --size 8M -b internal    | --chunk 128K                | 0 | raid10 near=2 4
 half-o2 | 10 4 --layout o2              | --layout n2                 | 0 | raid10 near=2 4
 half-u1 | 10 3 -b internal              | --raid-devices 4            | 1 | raid10 near=2 3
+less-n10 | 10 5 -b internal | --raid-devices 4 --array-size 1M | 0 | raid10 near=2 4
+half-l10 | 10 5 --size 8M | --raid-devices 3 --array-size 1M | 0 | raid10 near=2 3
 half-m1 | 10 3                          | --raid-devices 4            | 1 | raid10 near=2 4
 half-m2 | 10 4                          | --raid-devices 5            | 1 | raid10 near=2 5
 more-0  | 0 2                           | --raid-devices 4            | 2 | raid0 -unknown- 4
 half-0  | 0 3                           | --raid-devices 4            | 1 | raid0 - 4
 half-02 | 0 2                           | --raid-devices 4            | 2 | raid0 - 4
+half-u0 | 0 2                           | --raid-devices 4            | 2 | raid0 - 2
+back-0  | 0 3                           | --raid-devices 5            | 2 | raid0 -unknown- 3
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
@@ -142,6 +146,17 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         assert!(served.is("degraded"), "{name}: {}", served.status());
         served.stop();
         let left = Left { name: name.to_owned(), members: all, content, size_bytes: before };
+        return (left, format!("{shape} {}", before >> 10));
+    }
+    if name.starts_with("back") {
+        by_halves(&served, &mut grow, true);
+        Run::of(served.braid("limit").args(["--max", "none"])).expect_success("limit");
+        support::until("all has moved back", || served.status()["sync"]["from"].is_null());
+        assert_eq!(served.size_bytes(), before, "{name}");
+        served.stop();
+        // mdadm takes none that were to be members beside those that are.
+        let members = all[..count].to_vec();
+        let left = Left { name: name.to_owned(), members, content, size_bytes: before };
         return (left, format!("{shape} {}", before >> 10));
     }
     if name.starts_with("half") {

@@ -12,7 +12,7 @@ take() {
 	idle md0
 	case $name in
 	# For md stripes move as a level 4 without parity, and are one until they are told otherwise.
-	half-0*) md --grow /dev/md0 --level=0 ;;
+	half-0* | half-u0) md --grow /dev/md0 --level=0 ;;
 	esac
 	mdadm --detail /dev/md0 >detail.txt || fail "$name: no detail"
 	read -r policy </sys/block/md0/md/consistency_policy || fail "$name: no policy"

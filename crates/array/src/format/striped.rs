@@ -1,5 +1,5 @@
-//! Stripes without redundancy while data move to more members. md has no reshape of level 0: it
-//! makes a level 4 of it which lacks the member for parity, in its last role, and a level 0 again
+//! Stripes without redundancy while data move to more members, or back. md has no reshape of level
+//! 0: it makes a level 4 of it which lacks the member for parity, in its last role, and a level 0 again
 //! when all data have moved (`raid45_takeover_raid0` in the kernel's `raid5.c`). Superblocks tell
 //! of that level 4. It has the layout number of parity on the last member, which md and Braid give
 //! no other one. Everything else goes by the level that the array is of.
@@ -54,17 +54,16 @@ fn rows(superblock: &Superblock) -> u64 {
 /// The superblock of a member as it is of a level 0; `None` where it tells of something else.
 pub(crate) fn of_level_4(superblock: &Superblock) -> Option<Superblock> {
     let mut one = superblock.clone();
-    let more = u32::try_from(one.reshape.delta_disks)
-        .ok()
-        .filter(|more| (1..MAX_MEMBERS).contains(more))?;
     let level = Level::Raid4.to_md();
     let layout = ParityLayout::ParityLast as u32;
     one.raid_disks = one.raid_disks.checked_sub(1)?;
-    if !(more + 1..MAX_MEMBERS).contains(&one.raid_disks) {
+    let delta = one.reshape.delta_disks;
+    let most = fewer(&one).checked_add(delta.unsigned_abs())?;
+    if delta == 0 || fewer(&one) == 0 || most >= MAX_MEMBERS {
         return None;
     }
     let chunk = one.chunk_sectors;
-    let parity = DevRole::Active(Role::at(one.raid_disks as usize));
+    let parity = DevRole::Active(Role::at(most as usize));
     let is_so = one.has(feature::RESHAPE_ACTIVE)
         && (one.level, one.reshape.new_level) == (level, level)
         && (one.layout, one.reshape.new_layout) == (layout, layout)

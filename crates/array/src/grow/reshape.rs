@@ -54,13 +54,11 @@ pub(super) fn stripes(status: &Status, now: NewShape, count: u32) -> Result<NewS
     Ok(new)
 }
 
-/// Fewer members: those that leave become spares. Where nothing is free behind the data, a chunk of
-/// each member gets free.
+/// Fewer members: those that leave become spares. Where nothing is free behind the data, as many
+/// chunks of each member as it takes get free.
 fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
-    if now.level == Level::Raid10 {
-        return refuse(format!("{} members cannot become {count} yet", now.raid_disks), COPY);
-    }
-    let unit = u64::from(now.chunk_sectors);
+    let new = NewShape { raid_disks: count, ..now.clone() };
+    let unit = least_shift(&now, &new)?;
     let now = match tail_room(status, &now) {
         (room, ..) if room < unit => NewShape {
             size_sectors: (now.size_sectors + room).saturating_sub(unit) / unit * unit,

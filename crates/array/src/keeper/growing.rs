@@ -259,7 +259,7 @@ impl Growing {
         core.service.growing = true;
         core.members.settle(reshape.new_offset.into());
         if core.metadata.superblock.level == Level::Raid0.to_md() {
-            end_of_stripes(core);
+            end_of_stripes(core, sync);
         }
         let synced = core.space.sync_sectors();
         core.space.settle();
@@ -286,6 +286,9 @@ impl Growing {
         let (id, shape, from) = *told;
         core.service.growing = false;
         core.service.redundant = core.space.redundancy() != Redundancy::None;
+        if shape.level == Level::Raid0 {
+            have_left(core);
+        }
         let answer = if core.service.failed || core.service.writes_over {
             let next = Next::by("assemble it again", Invocation::Explain { devices: Vec::new() });
             Err(Refusal::new("the array failed while its members were told", next))
@@ -307,14 +310,16 @@ impl Growing {
 }
 
 /// Has superblocks say that members have what is used: stripes use all that there is. Nothing is in
-/// flight, and all is durable when members have heard that data have moved.
-fn end_of_stripes(core: &mut Core) {
+/// flight, and all is durable when members have heard that data have moved. A write that failed
+/// meanwhile left no copies that differ.
+fn end_of_stripes(core: &mut Core, sync: &mut Sync) {
     let size = core.metadata.superblock.size_sectors;
     let members: Vec<MemberId> = core.members.iter().map(|(id, _)| id).collect();
     for id in members {
         core.members.change(id, |member| member.superblock.data_size = size);
     }
     core.metadata.clean.active = false;
+    sync.unsynced.all_resynced(core);
 }
 
 /// The superblock tells of the new shape, or of the move there.
@@ -365,6 +370,14 @@ fn take_new_roles(core: &mut Core, from: usize) {
     }
 }
 
+/// Those that have left stripes without redundancy are at hand, as what is added to them: no
+/// superblock tells of that.
+fn have_left(core: &mut Core) {
+    let left = |(_, member): &(MemberId, &Member)| member.state == State::Faulty { role: None };
+    let left: Vec<MemberId> = core.members.iter().filter(left).map(|(id, _)| id).collect();
+    left.into_iter().for_each(|id| core.members.set_state(id, State::Spare));
+}
+
 /// Has superblocks say that members have no more for data than is used. Returns whether that is to
 /// be written.
 fn trim(core: &mut Core, change: &ShapeChange) -> bool {
@@ -395,12 +408,18 @@ fn take_roles(core: &mut Core, shape: &NewShape) {
     let size = shape.size_sectors + shape.offset_sectors.max(0).unsigned_abs();
     let states: Vec<(MemberId, State)> =
         core.members.iter().map(|(id, member)| (id, member.state)).collect();
+    // Stripes without redundancy have no place for a spare, and md does not start with one: members
+    // that leave are not told that they do, and are stale from then on.
+    let left = match shape.level {
+        Level::Raid0 => State::Faulty { role: None },
+        _ => State::Spare,
+    };
     core.members.reshape(usize::from(core.space.roles()));
     for (id, state) in states {
         let state = match state {
             State::InSync { role } => match shape.roles.get(role.index()) {
                 Some(Some(role)) => State::InSync { role: *role },
-                _ => State::Spare,
+                _ => left,
             },
             State::Rebuilding { role, .. } if role.index() >= shape.roles.len() => State::Spare,
             State::Faulty { .. } => State::Faulty { role: None },

@@ -124,6 +124,7 @@ impl GrowthStep {
             }
             "recovery" => format!("recovery of role {role} onto {device}: {bytes}"),
             "remove" => format!("{device} leaves the array"),
+            "disown" => format!("{device} is no member any more: remove it, then zero-superblock"),
             _ => format!("{device} becomes a spare"),
         }
     }
@@ -290,7 +291,9 @@ fn steps(status: &Status, new: &NewShape, to_sectors: u64, added: &[String]) -> 
     let bytes = |sectors: u64| Some(sectors * SECTOR_BYTES);
     let takes_spares = status.superblock.level != Level::Raid0.to_md();
     let adds: Vec<GrowthStep> = added.iter().map(|device| step("add", Some(device))).collect();
-    let release = beyond(status, new).map(|member| step("release", Some(&member.device)));
+    // Stripes without redundancy have no place for a spare.
+    let leaves = if takes_spares { "release" } else { "disown" };
+    let release = beyond(status, new).map(|member| step(leaves, Some(&member.device)));
     if status.superblock.has(feature::RESHAPE_ACTIVE) {
         let position = status.superblock.reshape.position;
         // Where it moves towards the end, it came from there.

@@ -192,6 +192,7 @@ fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
         (Level::Raid10, 3..=6) if scenario.version != Version::V1_0 => {
             Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3]))
         }
+        (Level::Raid10, 7) if scenario.version != Version::V1_0 => Grow::RaidDisks(members - 1),
         (Level::Raid4, 6..=7) => level(5, rng),
         (Level::Raid5, 6..=7) => {
             let to = if members == 2 { 1 } else { rng.pick(&[4, 6, 6, 6]) };

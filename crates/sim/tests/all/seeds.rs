@@ -70,6 +70,18 @@ fn a_spare_of_before_a_move_is_compared_where_it_lies() {
     local_passes(52007);
 }
 
+/// A member is full while data of level 0 move, and a write fails for that.
+#[test]
+fn stripes_that_moved_wait_for_no_resync() {
+    local_passes(15670);
+}
+
+/// The power goes while members are told that data of level 0 move back.
+#[test]
+fn a_member_that_has_not_heard_of_a_way_back_is_as_long_as_ever() {
+    local_passes(8645);
+}
+
 #[test]
 fn a_seed_is_the_same_run_each_time() {
     let run = |seed| run_seed(seed, Options::default());

@@ -54,6 +54,10 @@ const CHANGES: &[Change] = &[
     (10, NEAR_2, 4, 16, Grow::Chunk(64)),
     (10, NEAR_2, 3, 64, Grow::Chunk(32)),
     (10, OFFSET_2, 4, 64, Grow::Chunk(32)),
+    (10, NEAR_2, 4, 16, Grow::RaidDisks(3)),
+    (10, NEAR_2, 5, 64, Grow::RaidDisks(4)),
+    (10, NEAR_3, 5, 64, Grow::RaidDisks(3)),
+    (10, OFFSET_2, 5, 64, Grow::RaidDisks(3)),
 ];
 
 const NEAR_2: u32 = 0x102;
@@ -78,11 +82,13 @@ const fn data_disks(change: Change) -> (u64, u64) {
 }
 
 /// Returns how many sectors the array has afterwards, where it has so many before. Without room
-/// behind the data fewer members use a chunk less of each.
+/// behind the data fewer members use a chunk less of each, or three where chunks have two copies
+/// that may lie in two rows.
 const fn sectors_after(change: Change, before: u64) -> u64 {
     let (old, new) = data_disks(change);
     let gives = new < old && change.3 != 64;
-    before * new / old - if gives { change.3 as u64 * new } else { 0 }
+    let given = new * if change.0 == 10 { 3 } else { 2 } / 2;
+    before * new / old - if gives { change.3 as u64 * given } else { 0 }
 }
 
 /// Fills the array. Returns what is to stay of that.
@@ -203,7 +209,7 @@ fn holds(world: &mut World, content: &[u8], what: &str) {
 /// the middle of what follows.
 #[test]
 fn the_power_goes_at_any_write_of_a_reshape() {
-    for (number, place) in [0, 5, 8, 13, 15, 20, 22, 27, 30].into_iter().enumerate() {
+    for (number, place) in [0, 5, 8, 13, 15, 20, 22, 27, 30, 32].into_iter().enumerate() {
         let change = CHANGES[place];
         let mut most = 0;
         loop {

@@ -175,16 +175,16 @@ impl Numbers {
     /// A member that has not heard of the reshape belongs to the old map alone.
     pub(super) fn seen(&self, superblock: &Superblock, side: Side) -> Superblock {
         let mut seen = superblock.clone();
-        if moves(superblock) {
-            // All that a member has for data would be stripes.
-            seen.data_size = superblock.size_sectors;
-        }
         if superblock.has(feature::RESHAPE_ACTIVE) && self.is_that_of(superblock) {
             seen = of_side(&seen, side).unwrap_or(seen);
         } else if side == Side::New
             && let Some(role) = seen.roles.get_mut(superblock.dev_number as usize)
         {
             *role = DevRole::Spare;
+        }
+        if moves(superblock) {
+            // All that a member has for data would be stripes.
+            seen.data_size = superblock.size_sectors;
         }
         // Bitmaps are in the way here, and of no use to who reads.
         seen.feature_map &= !(feature::RESHAPE | feature::BITMAP_OFFSET | feature::RECOVERY_BITMAP);
