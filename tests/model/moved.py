@@ -140,9 +140,9 @@ def starts(cfg, st, reached):
 def look(cfg, st, reached):
     """What is to be served, by the newest superblocks: (side or None for both, gone, the notes);
     None: nothing. As assemble/nodes/pair.rs has it."""
-    found = [[array.supers[i] for i in bits(reached) if array.supers[i]] for array in st.arrays]
-    old, new = notes = tuple(newest(cfg, array, reached).note if there else None
-                             for array, there in zip(st.arrays, found))
+    there = [volumes(array) & reached for array in st.arrays]
+    old, new = notes = tuple(newest(cfg, array, nodes).note if nodes else None
+                             for array, nodes in zip(st.arrays, there))
     if new == APART and (old is None or 'apart-wins' not in cfg.off):
         return NEW, OLD if old else None, notes
     if None in notes:                           # the other one was not found
@@ -150,22 +150,21 @@ def look(cfg, st, reached):
     if old == SOURCE:
         return None, None, notes
     if new == BEGIN or new == BACK and 'back-ends' in cfg.off:
-        whole = len(found[NEW]) == 3 or 'begun-whole' in cfg.off
+        whole = there[NEW] == MEMBERS[NEW] or 'begun-whole' in cfg.off
         return None if whole else OLD, None, notes
     if new == BACK or 'stale-target' not in cfg.off:
         return OLD, NEW, notes
     return None
 
 
-def newest(cfg, array, reached):
+def newest(cfg, array, nodes):
     """Of superblocks that are equally new that of a member which no other one goes on without."""
-    there = {i: array.supers[i] for i in bits(reached) if array.supers[i]}
-
     def rank(i):
-        equal = [other for other in there.values() if other.events == there[i].events]
-        known = all(other.roles >> i & 1 for other in equal)
-        return there[i].events, known or 'known-first' in cfg.off, -i
-    return there[max(there, key=rank)]
+        events = array.supers[i].events
+        equal = [j for j in bits(nodes) if array.supers[j].events == events]
+        known = all(array.supers[j].roles >> i & 1 for j in equal)
+        return events, known or 'known-first' in cfg.off, -i
+    return array.supers[max(bits(nodes), key=rank)]
 
 
 def taken_over(cfg, st, reached):

@@ -150,10 +150,9 @@ def goes_on(cfg, st):
     if cfg.undo and not c.back:
         after = has_told(cfg, st, NEW, (c.front, True), c._replace(step='turning'))
         if 'turn-told' in cfg.off:
-            c = after.client._replace(step='closed', back=True)
-            after = after._replace(client=c, turned=True)
+            client = after.client._replace(step='closed', back=True)
+            after = after._replace(client=client, turned=True)
         yield 'data are to go back', has_heard(cfg, after)
-    c = st.client
     window = c.front - c.back
     if c.flying and c.flying[0] == window and 'drained' not in cfg.off:
         return
