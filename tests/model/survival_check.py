@@ -233,9 +233,6 @@ RULES = [
     ('forgotten-when-gone', 'moved-lost',
      'votes are forgotten once all volumes of their array are gone'),
 ]
-# Rules that the machines do not keep yet.
-OPEN = {'source-confirmed', 'front-confirmed', 'alone-by-grant', 'stale-target',
-        'removed-when-told', 'forgotten-when-gone'}
 # Those that are missed late, after more than 30000 states: --quick leaves them out.
 LATE = {'epoch-refused', 'promise-durable', 'clear-when-whole', 'catch-up', 'catch-up-from-loss',
         'count-before-view', 'count-above-all', 'cleared-when-durable', 'own-known'}
@@ -343,8 +340,7 @@ def each_is_needed(pool, rules, traces):
     for (rule, kind, what), (wrong, trace, states, _) in zip(rules, pool.map(run, jobs)):
         fine &= wrong is not None
         short = wrong[:2] if wrong else 'none'
-        kept = '' if rule not in OPEN else '  not kept by the machines yet'
-        print(f'{what:70}{short:7} {len(trace or ()):5} {states:7}{kept}', flush=True)
+        print(f'{what:70}{short:7} {len(trace or ()):5} {states:7}', flush=True)
         if traces and trace:
             print(f'    {rule}, {name_of(kind)}: {wrong}')
             for line in trace:

@@ -11,7 +11,9 @@
 //!
 //! Before the front moves for the first time the old array's superblocks say that its data are
 //! being moved, so nobody serves it alone. Whoever takes both over is granted the old one and the
-//! new one before the first request: the front is what the new one says then.
+//! new one before the first request: the front is what the new one says then. All members of both
+//! are told that anew before it as well: the last client may have told only one, which may be away
+//! the next time.
 
 mod commands;
 mod parts;
@@ -309,7 +311,7 @@ impl BlockMachine for MovingClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
         match self.step {
-            Step::Starting => return Err(Full),
+            Step::Starting | Step::Confirming(_) => return Err(Full),
             Step::Refused => {
                 let result = Err(RequestError::Failed);
                 self.actions.push_back(Action::Complete { id: request.id, result });

@@ -83,9 +83,12 @@ pub fn counts(
     match (old, new) {
         (Some(MoveNote::Apart), None) => Ok(Counts::Old),
         (_, Some(MoveNote::Apart)) => Ok(Counts::New),
-        (Some(MoveNote::Apart), Some(MoveNote::Target { front: 0, back })) => {
-            Ok(if back || !complete { Counts::Old } else { Counts::Both })
+        (Some(MoveNote::Apart), Some(MoveNote::Target { front: 0, back: false })) if complete => {
+            Ok(Counts::Both)
         }
+        // Nothing is where data were to move to, not even where a node that was away says so: an
+        // array stands alone again only when all is back.
+        (Some(MoveNote::Apart), Some(MoveNote::Target { .. })) => Ok(Counts::Old),
         (Some(MoveNote::Source), Some(MoveNote::Target { .. })) => Ok(Counts::Both),
         (_, None) | (None, _) => Err(other_is_missing()),
         (Some(_), Some(_)) => {
@@ -131,10 +134,11 @@ mod tests {
             (apart, Some(back), true, Counts::Old),
             (source, Some(BEGINS), false, Counts::Both),
             (source, Some(target), false, Counts::Both),
+            (apart, Some(target), true, Counts::Old),
         ] {
             assert_eq!(counts(old, new, complete), Ok(found), "{old:?} {new:?}");
         }
-        for (old, new) in [(source, None), (None, Some(target)), (apart, Some(target))] {
+        for (old, new) in [(source, None), (None, Some(target)), (source, Some(MoveNote::Source))] {
             counts(old, new, true).unwrap_err();
         }
     }

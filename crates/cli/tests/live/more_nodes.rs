@@ -135,6 +135,9 @@ fn moves_to_one_more(shape: &str, count: usize) {
     served.crash();
     served.compare("after a crash in the middle");
     served.all_moved("x.2", count + 1);
+    // A node that was away all the time must not start the array as it was.
+    let votes = |store: &PathBuf| names(store).filter(|name| name.ends_with(".vote")).count();
+    assert!(served.stores[..count].iter().all(|store| votes(store) == 2), "votes for the old one");
     assert!(size(&served.lab) >= before);
     served.compare("all has moved");
     served.lab.ok("check x --wait", &[]);
@@ -207,6 +210,28 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     until("the loss", || detail(&served.lab, "x")["state"].to_string().contains("degraded"));
     let said = served.lab.refused(1, &format!("grow x -n 4 --add {fourth}"), &[], &[]);
     assert!(said.contains("missing"), "{said}");
+}
+
+/// A node is away when all goes back, and what it has of the new array says that a part is there.
+#[test]
+fn what_a_node_that_was_away_has_left_keeps_no_array_from_being_started() {
+    let mut served = Served::new("-l 5 --chunk 64K --journal-size 16M", 3);
+    served.grow();
+    until("a window", || detail(&served.lab, "x")["sync"]["done_bytes"] != 0);
+    let away = served.nodes.remove(0);
+    let address = away.address.clone();
+    away.kill();
+    until("the loss", || detail(&served.lab, "x")["state"].to_string().contains("degraded"));
+    served.lab.ok("limit x --max none", &[]);
+    served.lab.ok("grow x --undo", &[]);
+    until("all is back", || served.action() == "idle");
+    served.nodes.insert(0, Node::start_at(&served.lab, &address, &served.stores[0]));
+    all_in_sync(&served.lab);
+    served.lab.ok("stop x", &[]);
+    served.server.wait().expect("an end");
+    served.server = server(&served.lab, &members(&served.nodes, ""));
+    served.compare("assembled again");
+    served.all_moved("x", 3);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl MovingClient {
             _ if self.back || self.turn.is_some() => {
                 Err(Refusal::new("its data go back already", "wait for the end"))
             }
-            Step::Starting | Step::Refused | Step::Marking => {
+            Step::Starting | Step::Refused | Step::Confirming(_) | Step::Marking => {
                 Err(Refusal::new("its nodes are not connected yet", "try again when they are"))
             }
             Step::Ending | Step::Leaving | Step::Over(_) => {

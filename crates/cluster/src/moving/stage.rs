@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Starting ── both arrays are granted ──► Marking ──► Closed ─┬► Draining ► Copying ► Flushing
-//!                                                       ▲     │                          │
+//!     └── data move already ──► Confirming ─────────────▲     │                          │
 //!                                                       └─────┼───────── Telling ◄───────┘
 //!                                                             ├► Turning ──► Closed
 //!                                     Over ◄── Leaving ◄── Ending ◄── nothing is left
@@ -35,6 +35,9 @@ pub(super) const FIRST_PIECES: u64 = 8;
 pub(super) enum Step {
     /// The arrays are taken over. No request is taken.
     Starting,
+    /// All members are told anew what the newest superblock of their array says of the move: the
+    /// last client may have told that one alone. No request is taken.
+    Confirming(Side),
     /// The old array is told that its data move.
     Marking,
     /// No window is open.
@@ -119,8 +122,13 @@ impl MovingClient {
             }
             [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= self.total => {
                 (self.front, self.back) = (front, back);
-                self.step = Step::Closed;
-                self.notify(ArrayEvent::SyncStarted(SyncAction::Reshape));
+                self.step = Step::Confirming(Side::Old);
+                if braid_array::broken("move-confirm") {
+                    self.step = Step::Confirming(Side::New);
+                    self.told();
+                } else {
+                    self.tell(Side::Old, MoveNote::Source);
+                }
             }
             _ => self.step = Step::Refused,
         }
@@ -267,7 +275,11 @@ impl MovingClient {
 
     fn told(&mut self) {
         match self.step.clone() {
-            Step::Marking => {
+            Step::Confirming(Side::Old) => {
+                self.step = Step::Confirming(Side::New);
+                self.tell(Side::New, MoveNote::Target { front: self.front, back: self.back });
+            }
+            Step::Marking | Step::Confirming(Side::New) => {
                 self.step = Step::Closed;
                 self.notify(ArrayEvent::SyncStarted(SyncAction::Reshape));
             }

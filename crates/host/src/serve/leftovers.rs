@@ -1,11 +1,15 @@
-//! Volumes of an array whose data have all moved to another one: they are removed once the other
-//! array stands alone, on a thread of its own.
+//! Volumes of an array whose data have all moved to another one: they are removed once all members
+//! know that the other array stands alone, on a thread of its own.
+//!
+//! Votes stay. A node that was away still has a volume, and with a voter that had forgotten the
+//! array it could start it as it was then.
 
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use braid_array::Refusal;
+use braid_array::action::Command;
 use braid_array::format::MoveNote;
 use braid_array::status::Status;
 use braid_cluster::VolumeAddress;
@@ -14,7 +18,7 @@ use braid_cluster::pair::is_later;
 
 use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
-use crate::submission::SubmissionQueue;
+use crate::submission::{Message, SubmissionQueue};
 
 /// Interval of checks whether all has moved.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -61,8 +65,6 @@ impl Leftovers {
         let served = status.superblock.set_uuid;
         let is_beside = |array| is_later(array, served) || is_later(served, array);
         let left = self.arrays.iter().filter(|one| is_beside(one.array));
-        let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
-        let witnesses: Vec<&str> = witnesses.map(|witness| witness.address.as_str()).collect();
         for ArrayVolumes { array, volumes } in left {
             for place in volumes {
                 let member = member_name(&place.address, &place.volume);
@@ -77,10 +79,6 @@ impl Leftovers {
                     }
                 }
             }
-            for address in &witnesses {
-                // Votes that stay do no harm.
-                let _ = forget(address, *array, self.network);
-            }
         }
     }
 }
@@ -89,10 +87,15 @@ impl Leftovers {
 fn over(submissions: &SubmissionQueue) -> Option<Status> {
     loop {
         let status = submissions.status()?;
-        let is_told = MoveNote::of(&status.superblock) == MoveNote::Apart;
-        // The other one is stopped only when the members know.
-        if is_told && status.superblock.reshape.delta_disks == 0 {
-            return Some(status);
+        let is_apart = MoveNote::of(&status.superblock) == MoveNote::Apart;
+        if is_apart && status.superblock.reshape.delta_disks == 0 {
+            // The last client may have told one member alone.
+            let command = Command::NoteMove(MoveNote::Apart);
+            let device = None;
+            let told = submissions.call(|done| Message::Command { command, device, done })?;
+            if told.is_ok() {
+                return Some(status);
+            }
         }
         thread::sleep(LOOK_AGAIN);
     }
@@ -112,8 +115,7 @@ fn remove_patiently(
     remove_volume(place, array, network).map_err(|error| error.why)
 }
 
-/// Removes a volume if it is a member of this array, and has its node forget the array. A volume
-/// that is not there is one that was removed.
+/// Removes a volume if it is a member of this array. One that is not there is one that was removed.
 ///
 /// # Errors
 /// [`RemoteError`]: the node is away, or a client has the volume.
@@ -132,13 +134,6 @@ pub fn remove_volume(
     let is_its = remote::superblock(&mut node)?.is_ok_and(|found| found.set_uuid == array);
     if is_its {
         node.remove_volume()?;
-        drop(node);
-        // A vote that stays does no harm.
-        let _ = forget(&place.address, array, network);
     }
     Ok(())
-}
-
-fn forget(address: &str, array: [u8; 16], network: Network) -> Result<(), RemoteError> {
-    Remote::connect(address, network)?.forget(array)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use braid_array::format::{MoveNote, Superblock};
 use braid_array::{Refusal, Role};
 use braid_cluster::assemble::{Options, Startable};
 use braid_cluster::client::SPARE_PATIENCE_MS;
@@ -25,7 +26,12 @@ pub(super) struct HowOverNodes {
 }
 
 /// Judges the array again, as it was when it was started: see [`Again`].
-pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes) -> Judge {
+pub(super) fn judge_again(
+    name: String,
+    config: &ClientConfig,
+    how: HowOverNodes,
+    alone: bool,
+) -> Judge {
     let of = |members: &[Option<ClientMember>]| {
         members.iter().flatten().next().map(|member| member.superblock.set_uuid)
     };
@@ -40,6 +46,9 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes
         let options = Options { unclean: true, ..Options::default() };
         let judged = judge(&volumes, options, how.network, how.timeout);
         let judged = judged.map_err(Failure::into_refusal)?;
+        if alone {
+            check_alone(judged.assembly.newest.as_deref())?;
+        }
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
         let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;
         let config = judged.without(config);
@@ -51,6 +60,16 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: HowOverNodes
         }
         Ok(config)
     })
+}
+
+/// Checks that an array stands alone that is to be served without another one: data may have begun
+/// to move since it was chosen.
+pub(super) fn check_alone(newest: Option<&Superblock>) -> Result<(), Refusal> {
+    if newest.map(MoveNote::of).is_none_or(|note| note == MoveNote::Apart) {
+        return Ok(());
+    }
+    let reason = "its data are on their way to other nodes since it was looked at";
+    Err(Refusal::new(reason, "assemble it again, with all nodes of both arrays named"))
 }
 
 /// Builds the configuration of the client.

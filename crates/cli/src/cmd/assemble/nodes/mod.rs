@@ -25,7 +25,7 @@ mod explain;
 mod judge;
 mod pair;
 
-use config::{HowOverNodes, config_of, judge_again};
+use config::{HowOverNodes, check_alone, config_of, judge_again};
 use explain::explain_nodes;
 use judge::{Look, judge, judge_look, look, not_taken};
 pub(in crate::cmd) use judge::{ask_all, volumes};
@@ -114,7 +114,7 @@ struct StartedClient {
 
 impl StartOverNodes<'_> {
     fn one(&self, look: Look) -> Result<(String, Assembled), Failure> {
-        let StartedClient { name, config, again, not_in } = self.started(look)?;
+        let StartedClient { name, config, again, not_in } = self.started(look, true)?;
         let network = self.how.network;
         let again = Some(again);
         Ok((name, Assembled::Cluster { config, network, again, missing: not_in }))
@@ -126,18 +126,23 @@ impl StartOverNodes<'_> {
             let next = "leave --readonly out";
             return Err(Failure::refused("assemble", self.object, reason, next));
         }
-        let old = self.started(old)?;
-        let new = self.started(new)?;
+        let old = self.started(old, false)?;
+        let new = self.started(new, false)?;
         let arrays = Box::new([(old.config, old.again), (new.config, new.again)]);
         let missing = [old.not_in, new.not_in].concat();
         Ok((new.name, Assembled::Moving { arrays, network: self.how.network, missing }))
     }
 
-    fn started(&self, look: Look) -> Result<StartedClient, Failure> {
+    /// Prepares an array, which is to be served `alone` or with another one.
+    fn started(&self, look: Look, alone: bool) -> Result<StartedClient, Failure> {
         let Self { object, args, how, called, .. } = self;
         let volumes: Vec<String> = look.volumes.iter().map(|one| one.node.to_string()).collect();
         let takeover = (args.take_over, how.timeout);
         let judged = judge_look(look, self.name, self.options, how.network, takeover)?;
+        if alone {
+            let newest = judged.assembly.newest.as_deref();
+            check_alone(newest).map_err(|why| Failure::explained("assemble", object, why))?;
+        }
         let plan = judged.start().cloned().map_err(|(node, Refusal { reason, next })| {
             let object = node.map_or_else(|| (*object).to_owned(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
@@ -160,7 +165,7 @@ impl StartOverNodes<'_> {
         let config = judged.without(config_of(&name, plan, how, args.force)?);
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
-        let again = Again { judge: judge_again(name.clone(), &config, *how), fail_timeout };
+        let again = Again { judge: judge_again(name.clone(), &config, *how, alone), fail_timeout };
         Ok(StartedClient { name, config, again, not_in })
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use braid_array::Refusal;
 use braid_array::format::{MoveNote, Superblock};
 use braid_cluster::VolumeAddress;
+use braid_cluster::assemble::{Candidate, Options, decide};
 use braid_cluster::pair::{Counts, counts, is_later, other_volume};
 use braid_host::serve::ArrayVolumes;
 
@@ -31,7 +32,7 @@ impl Counting {
     pub(super) fn of(look: Look, name: Option<&str>) -> Result<Self, Refusal> {
         let look = of_one_name(look, name);
         let Some([old, new]) = pair(&look, name) else {
-            let note = newest(&look, name).map(MoveNote::of);
+            let note = newest(&look, name).as_ref().map(MoveNote::of);
             // With what was found of it, the array is the old one or the new one.
             return match note {
                 Some(note @ MoveNote::Source) => counts(Some(note), None, false),
@@ -40,7 +41,7 @@ impl Counting {
             .map(|_| Self::One(look));
         };
         let [old, new] = apart(look, [old, new]);
-        let notes = [&old, &new].map(|look| newest(look, None).map(MoveNote::of));
+        let notes = [&old, &new].map(|look| newest(look, None).as_ref().map(MoveNote::of));
         let roles = newest(&new, None).map_or(0, |superblock| superblock.raid_disks as usize);
         let chosen = match counts(notes[0], notes[1], new.volumes.len() == roles)? {
             Counts::Both => Self::Pair(Box::new([old, new])),
@@ -134,9 +135,13 @@ fn apart(look: Look, arrays: [[u8; 16]; 2]) -> [Look; 2] {
     looks
 }
 
-/// Returns the superblock with the highest event count.
-fn newest<'a>(look: &'a Look, name: Option<&str>) -> Option<&'a Superblock> {
-    let superblocks = look.volumes.iter().filter_map(|one| one.found.superblock.as_ref().ok());
-    let called = |superblock: &&Superblock| name.is_none_or(|name| is_called(superblock, name));
-    superblocks.filter(called).max_by_key(|superblock| superblock.events)
+/// Returns the superblock that counts when the array is assembled from these volumes.
+fn newest(look: &Look, name: Option<&str>) -> Option<Superblock> {
+    let called = |one: &&LookedAt| {
+        let superblock = one.found.superblock.as_ref();
+        superblock.is_ok_and(|found| name.is_none_or(|name| is_called(found, name)))
+    };
+    let candidates = look.volumes.iter().filter(called).map(|one| one.found.clone());
+    let candidates: Vec<Candidate> = candidates.collect();
+    decide(&candidates, Options::default()).newest.map(|newest| *newest)
 }
