@@ -54,7 +54,7 @@ impl fmt::Display for User {
             Self::Loop { device, users } => {
                 write!(f, "{} ({})", device.display(), listed(users))
             }
-            Self::Mount(at) => write!(f, "mounted on {}", at.display()),
+            Self::Mount(at) => write!(f, "a file system mounted on {}", at.display()),
             Self::Device(device) => write!(f, "{}", device.display()),
             Self::Swap => f.write_str("swap"),
             Self::Peer(address) => write!(f, "the client at {address}"),

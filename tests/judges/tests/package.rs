@@ -49,6 +49,15 @@ fn files(root: &Path) -> Vec<String> {
     Run::of(&mut command).stdout.lines().map(str::to_owned).collect()
 }
 
+/// Enables the monitor, as systemctl does, and returns the link that this makes.
+fn enabled_monitor(root: &Path) -> PathBuf {
+    let wants = root.join("etc/systemd/system/multi-user.target.wants");
+    std::fs::create_dir_all(&wants).expect("a directory");
+    let link = wants.join("braid-monitor.service");
+    symlink("/lib/systemd/system/braid-monitor.service", &link).expect("a link");
+    link
+}
+
 /// What packages bring, and where it says to be.
 fn expect_files(root: &Path) {
     for file in [
@@ -121,7 +130,8 @@ fn packages_come_and_go_and_leave_arrays_alone() {
     let before = pid();
     let config = root.join("etc/braid/arrays.toml");
     std::fs::write(&config, "[array.home]\n").expect("a file");
-    dpkg(&["--install", packages[0]]).expect_success("braid is upgraded");
+    let said = dpkg(&["--install", packages[0]]).expect_success("braid is upgraded").stdout;
+    assert!(said.contains("to give them this one: braid upgrade --all"), "{said}");
     assert_eq!(pid(), before, "another process serves it");
     assert_eq!(read(&config), "[array.home]\n");
 
@@ -134,6 +144,8 @@ fn packages_come_and_go_and_leave_arrays_alone() {
     dpkg(&["--remove", "braid"]).expect_success("braid is removed");
     assert_eq!(files(&root).iter().filter(|file| !file.starts_with("usr/lib/x86_64")).count(), 1);
     assert_eq!(read(&config), "[array.home]\n");
+    let enabled = enabled_monitor(&root);
     dpkg(&["--purge", "braid"]).expect_success("braid is purged");
+    assert!(!enabled.is_symlink(), "the monitor is still enabled");
     assert!(!root.join("etc/braid").exists(), "{:?}", files(&root));
 }

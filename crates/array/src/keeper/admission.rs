@@ -12,7 +12,7 @@ use crate::assemble::{
 use crate::create::least_journal_sectors;
 use crate::format::superblock::{DevRole, MAX_DEV, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
-use crate::refusal::Refusal;
+use crate::refusal::{Invocation, Next, Refusal};
 use crate::{MemberId, Role};
 
 /// The decisions about a device, which change nothing: [`admit`](Self::admit) returns the member
@@ -56,12 +56,13 @@ impl<'a> Admission<'a> {
             let (reason, next) = if self.lineage(new) == Some(Lineage::WentAlone) {
                 (
                     "is split from the array: each side went on alone",
-                    "look at it with braid cat; to overwrite it, add it with --force",
+                    "look at it with braid cat; to overwrite it, add it with --force".into(),
                 )
             } else {
+                let add = Invocation::Add { array: None, device: new.device.clone() };
                 (
                     "cannot take its old role back: what changed is not known",
-                    "add it: it is then rebuilt as a whole",
+                    Next::by("have all of it rebuilt", add),
                 )
             };
             return Err(Refusal::new(format!("{} {reason}", new.device), next));

@@ -72,7 +72,7 @@ fn scan(members: &[MemberArg], network: Network) -> Result<(), Failure> {
         if let (MemberArg::Path(path), true) = (member, members.is_empty())
             && let Err(error) = member::peek(path)
         {
-            unread.note(path, error.reason);
+            unread.note(path, &error);
             continue;
         }
         match look(member, network, &MapArgs::default()) {

@@ -9,7 +9,7 @@ use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
-use braid_host::member::{self, MemberFile, MemberName, Mode};
+use braid_host::member::{self, MemberFile, MemberName, Mode, OpenError};
 
 use crate::args::{MemberArg, NodeArg, md_device, typed_with};
 use crate::failure::{Failure, system_error};
@@ -325,7 +325,7 @@ pub(super) fn scan(
         let device = match member::peek(&path) {
             Ok(device) => device,
             Err(error) => {
-                unread.note(&path, error.reason);
+                unread.note(&path, &error);
                 continue;
             }
         };
@@ -335,7 +335,7 @@ pub(super) fn scan(
         let superblock = match read(device).candidate.superblock {
             Ok(superblock) => superblock,
             Err(error @ SuperblockError::Read { .. }) => {
-                unread.note(&path, error.to_string());
+                unread.failed(&path, &error);
                 continue;
             }
             Err(_) => continue,
@@ -377,7 +377,17 @@ impl Unread {
         Self { devices, unread: 0, first: None }
     }
 
-    pub(super) fn note(&mut self, path: &Path, reason: impl Display) {
+    /// Counts a device that cannot be opened. A drive without a medium does not count: it holds no
+    /// member.
+    pub(super) fn note(&mut self, path: &Path, error: &OpenError) {
+        if error.empty {
+            self.devices -= 1;
+        } else {
+            self.failed(path, &error.reason);
+        }
+    }
+
+    fn failed(&mut self, path: &Path, reason: impl Display) {
         self.unread += 1;
         self.first.get_or_insert_with(|| format!("{}: {reason}", path.display()));
     }
@@ -460,5 +470,24 @@ mod tests {
     fn root_is_not_told_to_be_root() {
         assert!(!where_to_look(true).contains("root"));
         assert!(where_to_look(false).contains("root"));
+    }
+
+    #[test]
+    fn a_drive_without_a_medium_is_no_device_that_cannot_be_read() {
+        let refused = |empty| OpenError {
+            path: "/dev/sr0".into(),
+            reason: "is not there".into(),
+            next: "look".into(),
+            readable: false,
+            empty,
+        };
+        let mut unread = Unread::of(1);
+        unread.note(Path::new("/dev/sr0"), &refused(true));
+        assert!(unread.conclude("assemble").is_ok());
+        let mut unread = Unread::of(2);
+        unread.note(Path::new("/dev/sr0"), &refused(true));
+        unread.note(Path::new("/dev/sda"), &refused(false));
+        let failure = unread.conclude("assemble").unwrap_err();
+        assert!(failure.reason().starts_with("none of the 1 block devices can be read (/dev/sda"));
     }
 }

@@ -63,9 +63,16 @@ pub(super) fn run(run_dir: &Path, args: &IdentifyArgs) -> Result<(), Failure> {
     }
     let say: fn(&str) = if args.json { |_| {} } else { say };
     show(Path::new(&member), disk, Duration::from_secs(args.seconds), say).map_err(|error| {
-        let next = "its label is above; use root to have a light show it";
-        refused(&format!("no light can be shown: {}", system_error(&error)), next)
+        refused(&format!("no light can be shown: {}", system_error(&error)), without_light(&error))
     })
+}
+
+/// Returns the next step where no light can be shown.
+fn without_light(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "the disk is gone: its label is above",
+        _ => "its label is above; use root to have a light show it",
+    }
 }
 
 /// Shows the place of a disk by a light, until a signal arrives or the time is over.
@@ -112,4 +119,16 @@ fn read_next(device: &File, at: u64) -> io::Result<u64> {
     device.read_at(&mut bytes, at)?;
     fadvise(device, at, None, Advice::DontNeed)?;
     Ok(at + STEP_BYTES + READ_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_advised_where_the_disk_is_gone() {
+        let after = |kind: io::ErrorKind| without_light(&kind.into());
+        assert!(after(io::ErrorKind::PermissionDenied).contains("use root"));
+        assert!(!after(io::ErrorKind::NotFound).contains("use root"));
+    }
 }

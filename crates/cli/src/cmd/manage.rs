@@ -121,8 +121,8 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
     let force = args.force;
     // An array within is told after a slash, which no name has.
     let (name, within) = match args.of.name.split_once('/') {
-        Some((name, within)) => (name, Some(within.to_owned())),
-        None => (args.of.name.as_str(), None),
+        Some((name, within)) if !name.is_empty() => (name, Some(within.to_owned())),
+        _ => (args.of.name.as_str(), None),
     };
     if args.journal {
         let add = |member| Verb::AddJournal { member, force };

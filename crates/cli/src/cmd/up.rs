@@ -20,6 +20,7 @@ use super::{found, node, nodes};
 use crate::args::{AssembleArgs, MemberArg, NodeArgs, UpArgs, similar};
 use crate::config::{ArrayEntry, Config, Located, Problem, uuid_digits};
 use crate::failure::{Failure, system_error};
+use crate::invocation::shell_word;
 use crate::output;
 use crate::output::json::SCHEMA;
 
@@ -98,7 +99,7 @@ fn one(
     }
     if let Some(entry) = config.array(name) {
         if runs(run_dir, entry)? {
-            return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
+            return already(name, foreground);
         }
         if daemon.is_none() {
             config.warnings(name).for_each(|odd| warn(config, odd));
@@ -115,9 +116,19 @@ fn one(
     }
     let words = node_words(entry, foreground);
     if daemon.is_none() && answers(&words)? {
-        return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
+        return already(name, foreground);
     }
     node::run(run_dir, &words)
+}
+
+/// Says that an array or node has been started before. For a service that is a failure: it would
+/// wait for one of its own, and be started again and again.
+fn already(name: &str, foreground: bool) -> Result<(), Failure> {
+    if !foreground {
+        return output::answer(&format!("{name}: {RUNS_ALREADY}\n"));
+    }
+    let next = format!("to start it as a service, stop it first: braid down {}", shell_word(name));
+    Err(Failure::refused(OPERATION, name, RUNS_ALREADY, next))
 }
 
 /// Starts an array once its members are there, if nothing is wrong with its entry.

@@ -81,6 +81,16 @@ fn what_the_file_says_is_started_and_stopped_again_and_again() {
     // What runs is left as it is; what is set now does not last, and that is said.
     let (said, _) = ok(&lab, "up");
     assert!(said.contains("a: runs already") && said.contains("n: runs already"), "{said}");
+    // A service would wait for an array of its own.
+    for name in ["a", "n"] {
+        let line = lab.refused(1, &format!("up {name} --foreground"), &[], &[]);
+        assert!(
+            line.contains(&format!(
+                "runs already; to start it as a service, stop it first: braid down {name}"
+            )),
+            "{line}"
+        );
+    }
     assert_eq!(status(&lab, "a")["pid"], pid);
     let (_, said) = ok(&lab, "sync a --max 5M");
     assert!(said.contains("write max = \"5M\" below [array.a] in"), "{said}");

@@ -92,6 +92,24 @@ fn what_does_not_fit_larger_blocks_is_copied_to_smaller_ones() {
 }
 
 #[test]
+fn the_array_that_has_claimed_a_device_is_named() {
+    let test = "the_array_that_has_claimed_a_device_is_named";
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 16);
+    let Some(first) = Loop::new(test, &[], &members[0]) else { return };
+    let second = Loop::new(test, &[], &members[1]).expect("as before");
+    let devices = [first.0.clone(), second.0.clone()];
+    lab.ok("create x -l 1 -n 2 --assume-clean", &devices);
+    lab.ok("assemble x", &devices);
+    for words in ["assemble x", "create y -l 1 -n 2 --force", "zero-superblock --force"] {
+        let line = lab.refused(1, words, &devices, &[]);
+        assert!(line.contains("in use by array x (process "), "{line}");
+        assert!(line.contains("stop it"), "{line}");
+    }
+    lab.ok("stop x", &[]);
+}
+
+#[test]
 fn what_is_mounted_is_refused_even_with_force() {
     let test = "what_is_mounted_is_refused_even_with_force";
     let lab = Lab::new();

@@ -86,7 +86,8 @@ fn a_mounted_array_is_not_dropped_and_keeps_what_was_written() {
     std::fs::write(&file, &content).unwrap();
 
     let line = lab.refused(1, "stop home", &[], &[]);
-    let used = format!("in use by {} (mounted on {})", above.device, above.mountpoint.display());
+    let on = above.mountpoint.display();
+    let used = format!("in use by {} (a file system mounted on {on})", above.device);
     assert!(line.contains(&used), "{line}");
     assert!(line.trim_end().ends_with("or insist: braid stop --force home"), "{line}");
     let process = process_of(&lab, "home");

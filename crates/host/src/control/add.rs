@@ -39,8 +39,9 @@ impl Served {
             let new = new_member(array, child.superblock.title(), readd)?;
             return self.command_with(Command::Add(Box::new(new)), None);
         }
-        if find_member(&status, path).is_some() {
-            return Err(self.already_a_member(format!("{} is", path.display()), &status));
+        if let Some(member) = find_member(&status, path) {
+            let that_is = format!("{} is", path.display());
+            return Err(self.already_a_member(that_is, member, &status));
         }
         if within.is_none() && !status.children.is_empty() && !path.exists() {
             return Err(self.no_array_within(path));
@@ -78,8 +79,9 @@ impl Served {
     /// is written.
     pub(super) fn check_add(&self, path: &Path, sectors: u64) -> Result<(), Refusal> {
         let status = self.status()?;
-        if find_member(&status, path).is_some() {
-            return Err(self.already_a_member(format!("{} is", path.display()), &status));
+        if let Some(member) = find_member(&status, path) {
+            let that_is = format!("{} is", path.display());
+            return Err(self.already_a_member(that_is, member, &status));
         }
         if !status.children.is_empty() {
             let reason = format!("the members of {} are arrays", self.name);
@@ -127,8 +129,9 @@ impl Served {
             let reason = "the nodes of the array keep their journals themselves";
             return Err(Refusal::new(reason, "add a member: leave --journal out"));
         }
-        if find_member(&status, path).is_some() {
-            return Err(self.already_a_member(format!("{} is", path.display()), &status));
+        if let Some(member) = find_member(&status, path) {
+            let that_is = format!("{} is", path.display());
+            return Err(self.already_a_member(that_is, member, &status));
         }
         let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;

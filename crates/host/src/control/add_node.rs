@@ -54,8 +54,8 @@ impl Served {
         let (address, volume) = self.place(member, status)?;
         let place = NewVolume { address: &address, volume: &volume, network };
         let device = member_name(&address, &volume);
-        if status.members.iter().any(|member| member.device == device) {
-            return Err(self.already_a_member("is".to_owned(), status));
+        if let Some(member) = status.members.iter().find(|member| member.device == device) {
+            return Err(self.already_a_member("is".to_owned(), member, status));
         }
         let found = self.volume(&place, status, readd, force)?;
         // The place of one that was lost is given away by the array, which sees to that.

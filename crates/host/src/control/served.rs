@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::action::Command;
 use braid_array::refusal::{Invocation, Next};
-use braid_array::status::{ArrayState, MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal};
 
 use super::news::News;
@@ -142,14 +142,25 @@ impl Served {
         self.submissions.status().ok_or_else(|| self.ended())
     }
 
-    /// Returns the refusal of a device that is a member already. `that_is` is the beginning of the
-    /// reason.
-    pub(super) fn already_a_member(&self, that_is: String, status: &Status) -> Refusal {
+    /// Returns the refusal of a device that is this member already. `that_is` is the beginning of
+    /// the reason.
+    pub(super) fn already_a_member(
+        &self,
+        that_is: String,
+        member: &MemberStatus,
+        status: &Status,
+    ) -> Refusal {
         let reason = format!("{that_is} already a member of {}", self.name);
+        let array = Some(self.name.clone());
+        if status.state != ArrayState::Failed && member.state == MemberState::Faulty {
+            let remove = Invocation::Remove { array, device: member.device.clone() };
+            let next = Next::by("remove it first", remove);
+            return Refusal::new(format!("{reason}, a faulty one"), next);
+        }
         if status.state != ArrayState::Failed {
             return Refusal::new(reason, "fail and remove it first, to add it anew");
         }
-        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+        let stop = Invocation::Stop { array, force: false };
         let next = Next::by("stop it, bring the members back and assemble it again", stop);
         Refusal::new(format!("{reason}, which has lost too many members"), next)
     }

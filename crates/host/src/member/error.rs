@@ -1,5 +1,6 @@
 //! Errors of members.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,9 @@ use rustix::io::Errno;
 
 use super::identity::Identity;
 use super::in_use;
+use crate::served_array::ServedArray;
 use crate::system::describe;
+use crate::users;
 
 /// Reason for which a member cannot be used: the member, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,11 +25,19 @@ pub struct OpenError {
     pub next: Next,
     /// Set when the member could be opened read-only.
     pub readable: bool,
+    /// Set when there is nothing behind the name: a drive without a medium, for one.
+    pub empty: bool,
 }
 
 impl OpenError {
     pub(super) fn new(path: &Path, reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { path: path.to_owned(), reason: reason.into(), next: next.into(), readable: false }
+        Self {
+            path: path.to_owned(),
+            reason: reason.into(),
+            next: next.into(),
+            readable: false,
+            empty: false,
+        }
     }
 
     pub(super) fn read_only(path: &Path, reason: &str, next: &'static str) -> Self {
@@ -48,16 +59,26 @@ impl OpenError {
             }
             Some(Errno::BUSY | Errno::TXTBSY) => {
                 let identity = std::fs::metadata(path).ok().map(|data| Identity::of(&data));
-                return match identity.and_then(in_use::user) {
-                    Some(user) => Self::in_use(path, &user),
-                    None => Self::new(path, "in use by the kernel", "see lsblk for what uses it"),
+                return match (identity.and_then(in_use::user), claimant(path)) {
+                    (Some(user), _) => Self::in_use(path, &user),
+                    (None, Some(array)) => {
+                        Self::new(path, format!("in use by {array}"), array.how_to_stop())
+                    }
+                    _ => Self::new(path, "in use by the kernel", "see lsblk for what uses it"),
                 };
             }
             Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
-                ("no device behind this name".into(), "check the device")
+                let reason = "no device behind this name";
+                return Self { empty: true, ..Self::new(path, reason, "check the device") };
             }
             _ => (describe(error), "check the device"),
         };
         Self::new(path, reason, next)
     }
+}
+
+/// Returns the running array that has claimed a device: it has locked it as well.
+fn claimant(path: &Path) -> Option<ServedArray> {
+    let device = File::open(path).ok()?;
+    users::lockers(&device).iter().find_map(|holder| ServedArray::of_process(holder.pid))
 }

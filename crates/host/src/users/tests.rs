@@ -45,10 +45,12 @@ fn users_are_named_in_one_line() {
         users: vec![User::Mount("/mnt".into()), User::Mount("/srv".into())],
     };
     assert_eq!(mounted.mounts(), [Path::new("/mnt"), Path::new("/srv")]);
+    assert_eq!(listed(&[User::Mount("/mnt".into())]), "a file system mounted on /mnt");
     let peer = User::Peer(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
     assert_eq!(
         listed(&[mounted, peer]),
-        "/dev/loop0 (mounted on /mnt and mounted on /srv) and the client at 127.0.0.1:9"
+        "/dev/loop0 (a file system mounted on /mnt and a file system mounted on /srv) and the \
+         client at 127.0.0.1:9"
     );
     let many: Vec<_> = (0..9).map(process).collect();
     assert!(listed(&many).ends_with("fio (process 3) and 5 more"), "{}", listed(&many));

@@ -49,6 +49,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     ("status /dev/md/home", 1, "no array of this name", "braid status home", Some(0)),
     ("stop md/home", 1, "no array of this name", "braid stop home", Some(0)),
     ("fail /dev/md/home h1", 1, "no array of this name", "braid fail home h1", Some(0)),
+    ("add /dev/md/home m0", 1, "add /dev/md/home: no array", "braid add home m0", Some(0)),
     ("create /dev/md0 -l 1 m0 m1", 2, "no device", "braid create md0 -l 1 m0 m1", Some(0)),
     ("assemble md/attic a0 a1", 2, "no device", "braid assemble attic a0 a1", Some(0)),
     // Words of zpool and of people.
