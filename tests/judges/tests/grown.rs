@@ -149,11 +149,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         return (left, format!("{shape} {}", before >> 10));
     }
     if name.starts_with("back") {
-        by_halves(&served, &mut grow, true);
-        Run::of(served.braid("limit").args(["--max", "none"])).expect_success("limit");
-        support::until("all has moved back", || served.status()["sync"]["from"].is_null());
-        assert_eq!(served.size_bytes(), before, "{name}");
-        served.stop();
+        there_and_back(served, &mut grow, before);
         // mdadm takes none that were to be members beside those that are.
         let members = all[..count].to_vec();
         let left = Left { name: name.to_owned(), members, content, size_bytes: before };
@@ -192,6 +188,15 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     served.stop();
     let left = Left { name: name.to_owned(), members: all, content, size_bytes };
     (left, format!("{shape} {}", size_bytes >> 10))
+}
+
+/// Data begin to move, and all move back. Stops the array.
+fn there_and_back(served: Served, grow: &mut Command, before: u64) {
+    by_halves(&served, grow, true);
+    Run::of(served.braid("limit").args(["--max", "none"])).expect_success("limit");
+    support::until("all has moved back", || served.status()["sync"]["from"].is_null());
+    assert_eq!(served.size_bytes(), before);
+    served.stop();
 }
 
 /// Data begin to move, and with `turns` begin to move back. Returns the planned size.

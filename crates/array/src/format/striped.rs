@@ -1,8 +1,8 @@
 //! Stripes without redundancy while data move to more members, or back. md has no reshape of level
-//! 0: it makes a level 4 of it which lacks the member for parity, in its last role, and a level 0 again
-//! when all data have moved (`raid45_takeover_raid0` in the kernel's `raid5.c`). Superblocks tell
-//! of that level 4. It has the layout number of parity on the last member, which md and Braid give
-//! no other one. Everything else goes by the level that the array is of.
+//! 0: it makes a level 4 of it which lacks the member for parity, in its last role, and a level 0
+//! again when all data have moved (`raid45_takeover_raid0` in the kernel's `raid5.c`). Superblocks
+//! tell of that level 4. It has the layout number of parity on the last member, which md and Braid
+//! give no other one. Everything else goes by the level that the array is of.
 
 use super::Superblock;
 use super::superblock::{DevRole, MAX_SECTOR, feature};
