@@ -6,9 +6,11 @@ use super::job::{Check, Job, JobKind};
 use super::reshaping::Reshaping;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
+use crate::grow::{self, Grow};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
-use crate::{Buf, IoOp};
+use crate::status::Status;
+use crate::{Buf, IoOp, Refusal};
 
 impl Array {
     /// Carries out the keeper's commands, in order.
@@ -42,6 +44,7 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
+                LaneCommand::PartialParityLogs(on) => self.logging.switch(&mut self.lane, on),
                 LaneCommand::Grown(shape) => {
                     Reshaping::take_shape(&mut self.lane, &mut self.jobs, &shape);
                 }
@@ -79,13 +82,21 @@ impl Array {
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
         self.lane.members_change();
         match command {
-            Command::Grow(grow) => {
-                let status = self.lane.keeper().status();
-                if let Err(why) = Reshaping::begin(&mut self.lane, &status, id, grow) {
-                    self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
-                }
+            Command::Grow(grow) => self.grow(id, grow, Ok(self.lane.keeper().status())),
+            Command::GrowSuspending(grow) => {
+                let status = grow::suspended(&self.lane.keeper().status(), grow);
+                self.grow(id, grow, status);
             }
             _ => self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
+        }
+    }
+
+    /// Begins to give the array another shape, planned for this status.
+    fn grow(&mut self, id: CommandId, grow: Grow, status: Result<Status, Refusal>) {
+        let Self { lane, logging, .. } = self;
+        let begun = status.and_then(|status| Reshaping::begin(lane, logging, &status, id, grow));
+        if let Err(why) = begun {
+            lane.actions.push_back(Action::Reply { id, result: Err(why) });
         }
     }
 
@@ -93,6 +104,7 @@ impl Array {
         let Self { lane, requests, jobs, logging, .. } = self;
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
         let quiet = quiet && (!lane.destages() || lane.dirty.is_stuck());
+        let quiet = quiet && !(lane.keeper().holds_requests() && logging.log.is_flushing());
         let quiet = quiet && (!lane.keeper().is_stopping() || logging.log.close(lane));
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();

@@ -7,8 +7,10 @@ use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
 use super::space::Space;
+use super::starting::Logging;
 use crate::Refusal;
 use crate::action::CommandId;
+use crate::format::ppl::is_suspended;
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
@@ -27,6 +29,7 @@ impl Reshaping {
     /// Has the keeper tell the members of another shape, where one can be.
     pub(super) fn begin(
         lane: &mut Lane,
+        logging: &Logging,
         status: &Status,
         id: CommandId,
         grow: Grow,
@@ -40,6 +43,13 @@ impl Reshaping {
             // The first one that is told wants all of them: one alone is told, or is not.
             let reason = "a linear array gets its members one after the other";
             return Err(Refusal::new(reason, "ask for one more at a time"));
+        }
+        let most = logging.most_members();
+        if is_suspended(&status.superblock) && shape.raid_disks > most {
+            return Err(Refusal::new(
+                format!("there is memory for the partial parity logs of {most} members"),
+                format!("grow it to {most}, stop it, start it again, and grow it further"),
+            ));
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {
