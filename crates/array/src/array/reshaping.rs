@@ -34,8 +34,9 @@ impl Reshaping {
         id: CommandId,
         grow: Grow,
     ) -> Result<(), Refusal> {
-        if lane.keeper().holds_requests() || lane.keeper().is_stopping() {
-            let reason = "the array is being stopped, or given another shape";
+        let keeper = lane.keeper();
+        if keeper.holds_requests() || keeper.is_stopping() || !logging.is_over() {
+            let reason = "the array is being started, stopped or given another shape";
             return Err(Refusal::new(reason, "try again in a moment"));
         }
         let shape = grow::plan(status, grow)?;

@@ -68,6 +68,7 @@ impl Resuming {
         match *self {
             Self::Waiting(until) if core.now < until => {}
             Self::Rest | Self::Waiting(_) => {
+                *self = Self::Rest;
                 if is_due(core, sync) {
                     core.service.growing = true;
                     *self = Self::Quieting(core.now.plus_millis(QUIET_MS));

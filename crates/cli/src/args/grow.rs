@@ -26,7 +26,7 @@ const GROW_HELP: &str = "\
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
     braid grow home --chunk 128K\n  \
-    braid grow home --raid-devices 5 --add /dev/sde --suspend-policy --wait\n  \
+    braid grow home --suspend-policy --chunk 64K --wait\n  \
     braid grow home --array-size 8M --raid-devices 3 --wait\n  \
     braid grow data --raid-devices 6 --add node://n6:7000 --wait";
 
