@@ -6,11 +6,9 @@ use super::job::{Check, Job, JobKind};
 use super::reshaping::Reshaping;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
-use crate::grow::{self, Grow};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
-use crate::status::Status;
-use crate::{Buf, IoOp, Refusal};
+use crate::{Buf, IoOp};
 
 impl Array {
     /// Carries out the keeper's commands, in order.
@@ -81,20 +79,12 @@ impl Array {
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
         self.lane.members_change();
-        match command {
-            Command::Grow(grow) => self.grow(id, grow, Ok(self.lane.keeper().status())),
-            Command::GrowSuspending(grow) => {
-                let status = grow::suspended(&self.lane.keeper().status(), grow);
-                self.grow(id, grow, status);
-            }
-            _ => self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
-        }
-    }
-
-    /// Begins to give the array another shape, planned for this status.
-    fn grow(&mut self, id: CommandId, grow: Grow, status: Result<Status, Refusal>) {
         let Self { lane, logging, .. } = self;
-        let begun = status.and_then(|status| Reshaping::begin(lane, logging, &status, id, grow));
+        let begun = match command {
+            Command::Grow(grow) => Reshaping::begin(lane, logging, id, grow, false),
+            Command::GrowSuspending(grow) => Reshaping::begin(lane, logging, id, grow, true),
+            _ => return self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
+        };
         if let Err(why) = begun {
             lane.actions.push_back(Action::Reply { id, result: Err(why) });
         }

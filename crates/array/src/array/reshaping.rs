@@ -15,7 +15,6 @@ use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
-use crate::status::Status;
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
 ///
@@ -26,20 +25,25 @@ pub(super) struct Reshaping {
 }
 
 impl Reshaping {
-    /// Has the keeper tell the members of another shape, where one can be.
+    /// Has the keeper tell the members of another shape, where one can be; with `suspends` also
+    /// where partial parity logs have to be off meanwhile.
     pub(super) fn begin(
         lane: &mut Lane,
         logging: &Logging,
-        status: &Status,
         id: CommandId,
         grow: Grow,
+        suspends: bool,
     ) -> Result<(), Refusal> {
         let keeper = lane.keeper();
         if keeper.holds_requests() || keeper.is_stopping() || !logging.is_over() {
             let reason = "the array is being started, stopped or given another shape";
             return Err(Refusal::new(reason, "try again in a moment"));
         }
-        let shape = grow::plan(status, grow)?;
+        let mut status = keeper.status();
+        if suspends {
+            status = grow::suspended(&status, grow)?;
+        }
+        let shape = grow::plan(&status, grow)?;
         if shape.level == Level::Linear && shape.vacant() > 1 {
             // The first one that is told wants all of them: one alone is told, or is not.
             let reason = "a linear array gets its members one after the other";

@@ -50,10 +50,8 @@ impl Keeper {
     pub fn command(&mut self, id: CommandId, command: Command, traffic: Traffic<'_>) {
         let before = self.core.metadata.ticket();
         let remade = self.core.service.is_remade();
-        if let Command::NoteMove(note) = command {
-            return self.note_command(id, note);
-        }
         let answer = match command {
+            Command::NoteMove(note) => return self.note_command(id, note),
             Command::Stop => {
                 if self.stop.command.is_some() {
                     refuse("it is being stopped already", "wait for it")
@@ -112,9 +110,7 @@ impl Keeper {
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
-            Command::Grow(_) | Command::GrowSuspending(_) | Command::NoteMove(_) => {
-                reshaped(&command)
-            }
+            Command::Grow(_) | Command::GrowSuspending(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
     }

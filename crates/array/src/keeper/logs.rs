@@ -1,5 +1,5 @@
-//! Partial parity logs while the array gets another shape. They go off in the update that begins the
-//! change, and come back when nothing of it is left to be done:
+//! Partial parity logs while the array gets another shape. They go off in the update that begins
+//! the change, and come back when nothing of it is left to be done:
 //!
 //! ```text
 //! Rest ── off, and nothing is under way ──► Quieting: requests are held, those in flight end
@@ -11,9 +11,9 @@
 //!  └─────────────────────────────────────── Telling: superblocks
 //! ```
 //! Superblocks keep that the logs are to come back, and where they are: see
-//! [`is_suspended`](crate::format::ppl::is_suspended). So a stop, a kill or a power cut at any moment
-//! leaves an array with logs, or one that goes on towards them. What a log has recorded before is
-//! of no use from the first update on: no log counts again that was not emptied.
+//! [`is_suspended`](crate::format::ppl::is_suspended). So a stop, a kill or a power cut at any
+//! moment leaves an array with logs, or one that goes on towards them. What a log has recorded
+//! before is of no use from the first update on: no log counts again that was not emptied.
 
 use super::core::Core;
 use super::members::Member;

@@ -195,9 +195,8 @@ impl Growth {
             let _ = writeln!(text, "  {number}. {}", step.text());
         }
         if self.suspends_policy.is_some() {
-            text.push_str(
-                "  partial parity logs are off until it is over: the write hole is open meanwhile\n",
-            );
+            let open = "the write hole is open meanwhile";
+            let _ = writeln!(text, "  partial parity logs are off until it is over: {open}");
         }
         let may_fail = |count| match count {
             0 => "no member may fail".to_owned(),
