@@ -103,6 +103,12 @@ fn md_takes_what_braid_grew_and_braid_what_md_grew() {
             findings.push(format!("{}: md says {found}, not {expected}: {detail}", left.name));
         }
     }
+    // They are on again for Braid as soon as it has the array.
+    for left in grown.iter().map(|(left, _)| left).filter(|left| left.name == "half-p5") {
+        let served = Served::start(&left.name, &left.members, &[]);
+        support::until("logs are on again", || served.status()["consistency_policy"] == "ppl");
+        served.stop();
+    }
     for (name, members, seed, shape) in theirs {
         if let Err(finding) = support::attempt(|| take(&name, &members, seed, &shape)) {
             findings.push(format!("{name}: {finding}"));

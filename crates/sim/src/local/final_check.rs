@@ -68,11 +68,14 @@ pub fn make_right(local: &mut Local) -> Result<(), Failure> {
     read_all(local)
 }
 
-/// Checks that partial parity logs which were off for a change of the shape have come back.
+/// Waits until partial parity logs that were off for a change of the shape are back: a try that
+/// members had no room for is followed by another one.
 fn logs_are_on(local: &mut Local) -> Result<(), Failure> {
     let has_logs = matches!(local.parts.devices[0].scenario.log, Log::PartialParity(_));
-    if has_logs && !local.status().superblock.has(feature::ANY_PPL) {
-        return Err(Failure("partial parity logs have not come back".to_owned()));
+    while has_logs && !local.status().superblock.has(feature::ANY_PPL) {
+        if !step(local)? {
+            return Err(Failure("partial parity logs do not come back".to_owned()));
+        }
     }
     Ok(())
 }

@@ -217,7 +217,7 @@ impl Scenario {
             // Which is refused.
             scenario.grows = rng.aside(3).percent(5);
         } else {
-            scenario.draw_growth(&mut rng.aside(3));
+            scenario.draw_growth(&mut rng.aside(5));
         }
         scenario
     }
