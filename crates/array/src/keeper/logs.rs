@@ -65,15 +65,20 @@ impl Resuming {
         sync: &Sync,
         traffic: Traffic<'_>,
     ) {
+        let rests = match *self {
+            Self::Rest => true,
+            Self::Waiting(until) => until <= core.now,
+            Self::Quieting(_) | Self::Beginning | Self::Telling(_) => false,
+        };
+        if rests {
+            *self = Self::Rest;
+        }
+        // Nothing else may come that the array would be looked at for.
+        if rests && is_due(core, sync) {
+            core.service.growing = true;
+            *self = Self::Quieting(core.now.plus_millis(QUIET_MS));
+        }
         match *self {
-            Self::Waiting(until) if core.now < until => {}
-            Self::Rest | Self::Waiting(_) => {
-                *self = Self::Rest;
-                if is_due(core, sync) {
-                    core.service.growing = true;
-                    *self = Self::Quieting(core.now.plus_millis(QUIET_MS));
-                }
-            }
             Self::Quieting(until) => match quieted(core, checkpoints, traffic, until) {
                 Quieted::NotYet => {}
                 Quieted::Never(_) => {
@@ -91,7 +96,7 @@ impl Resuming {
                 core.service.growing = false;
                 *self = Self::Rest;
             }
-            Self::Beginning | Self::Telling(_) => {}
+            Self::Rest | Self::Waiting(_) | Self::Beginning | Self::Telling(_) => {}
         }
     }
 
