@@ -382,6 +382,8 @@ pub enum Command {
     Pause(bool),
     /// Give the array another shape: see [`grow`](crate::grow).
     Grow(Grow),
+    /// The same, with partial parity logs off until it is over: the write hole is open meanwhile.
+    GrowSuspending(Grow),
     /// Note in the superblocks, over nodes, how far data have moved between two arrays; answered
     /// when that is durable, and all that was written before.
     NoteMove(MoveNote),

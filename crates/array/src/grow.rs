@@ -6,9 +6,12 @@
 //! Pure: the command plans by the status that it is told, and the keeper by its own.
 
 mod linear;
+mod logs;
 mod reshape;
 mod size;
 mod takeover;
+
+pub use logs::suspended;
 
 use std::borrow::Cow;
 
@@ -141,6 +144,7 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     let status = &*recovery_put_off(status, &now, grow);
     check_serves(status)?;
     if grow != Grow::Undo {
+        logs::check(status, grow)?;
         check_idle(status)?;
     }
     let new = match grow {
@@ -223,17 +227,6 @@ pub fn check_idle(status: &Status) -> Result<(), Refusal> {
     if status.superblock.has(feature::RESHAPE_ACTIVE) {
         let next = Next::by("wait for it", Invocation::Watch { array: None });
         return refuse("a reshape is under way", next);
-    }
-    if status.superblock.has(feature::LOGS) || status.journal.is_some() {
-        let log = if status.superblock.has(feature::ANY_PPL) {
-            "partial parity logs"
-        } else {
-            "a journal"
-        };
-        return refuse(
-            format!("the array has {log}, which cannot change with its shape"),
-            "stop it, give it the policy resync or bitmap, and start it again",
-        );
     }
     if status.sync.action != SyncAction::Idle || status.sync.next.is_some() {
         let next = Next::by("wait for it", Invocation::Watch { array: None });

@@ -51,10 +51,11 @@ impl Policy {
     }
 
     /// Returns whether the superblock says that the array has it.
-    const fn is_that_of(self, superblock: &Superblock) -> bool {
+    fn is_that_of(self, superblock: &Superblock) -> bool {
         let wanted = self.features();
         let has = superblock.feature_map & ANY_POLICY;
-        has & !wanted == 0 && (has != 0 || wanted == 0)
+        // Logs that are off for a time are not taken away yet.
+        has & !wanted == 0 && (has != 0 || wanted == 0) && !ppl::is_suspended(superblock)
     }
 }
 

@@ -54,6 +54,9 @@ half-0  | 0 3                           | --raid-devices 4            | 1 | raid
 half-02 | 0 2                           | --raid-devices 4            | 2 | raid0 - 4
 half-u0 | 0 2                           | --raid-devices 4            | 2 | raid0 - 2
 back-0  | 0 3                           | --raid-devices 5            | 2 | raid0 -unknown- 3
+more-p5 | 5 3 -k ppl | --raid-devices 4 --suspend-policy | 1 | raid5 left-symmetric 4
+size-p5 | 5 3 -k ppl --size 6M | --size max --suspend-policy | 0 | raid5 left-symmetric 3
+half-p5 | 5 3 -k ppl | --chunk 128K --suspend-policy | 0 | raid5 left-symmetric 3
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
@@ -97,10 +100,18 @@ fn md_takes_what_braid_grew_and_braid_what_md_grew() {
     for (left, expected) in &grown {
         let detail = read(&directory(&left.members).join("detail.txt"));
         let found = detailed(&detail);
-        let expected = expected.clone();
-        if found != expected {
+        // Logs are off where md ends the change.
+        let has_log = detail.contains("Consistency Policy : ppl");
+        let ends_with_log = left.name.ends_with("-p5") && !left.name.starts_with("half");
+        if found != *expected || has_log != ends_with_log {
             findings.push(format!("{}: md says {found}, not {expected}: {detail}", left.name));
         }
+    }
+    // They are on again for Braid as soon as it has the array.
+    for left in grown.iter().map(|(left, _)| left).filter(|left| left.name == "half-p5") {
+        let served = Served::start(&left.name, &left.members, &[]);
+        support::until("logs are on again", || served.status()["consistency_policy"] == "ppl");
+        served.stop();
     }
     for (name, members, seed, shape) in theirs {
         if let Err(finding) = support::attempt(|| take(&name, &members, seed, &shape)) {

@@ -42,6 +42,7 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
+                LaneCommand::PartialParityLogs(on) => self.logging.switch(&mut self.lane, on),
                 LaneCommand::Grown(shape) => {
                     Reshaping::take_shape(&mut self.lane, &mut self.jobs, &shape);
                 }
@@ -78,14 +79,14 @@ impl Array {
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
         self.lane.members_change();
-        match command {
-            Command::Grow(grow) => {
-                let status = self.lane.keeper().status();
-                if let Err(why) = Reshaping::begin(&mut self.lane, &status, id, grow) {
-                    self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
-                }
-            }
-            _ => self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
+        let Self { lane, logging, .. } = self;
+        let begun = match command {
+            Command::Grow(grow) => Reshaping::begin(lane, logging, id, grow, false),
+            Command::GrowSuspending(grow) => Reshaping::begin(lane, logging, id, grow, true),
+            _ => return self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
+        };
+        if let Err(why) = begun {
+            lane.actions.push_back(Action::Reply { id, result: Err(why) });
         }
     }
 
@@ -93,6 +94,7 @@ impl Array {
         let Self { lane, requests, jobs, logging, .. } = self;
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
         let quiet = quiet && (!lane.destages() || lane.dirty.is_stuck());
+        let quiet = quiet && !(lane.keeper().holds_requests() && logging.log.is_flushing());
         let quiet = quiet && (!lane.keeper().is_stopping() || logging.log.close(lane));
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();

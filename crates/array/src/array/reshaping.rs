@@ -7,13 +7,14 @@ use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
 use super::space::Space;
+use super::starting::Logging;
 use crate::Refusal;
 use crate::action::CommandId;
+use crate::format::ppl::is_suspended;
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
-use crate::status::Status;
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
 ///
@@ -24,22 +25,36 @@ pub(super) struct Reshaping {
 }
 
 impl Reshaping {
-    /// Has the keeper tell the members of another shape, where one can be.
+    /// Has the keeper tell the members of another shape, where one can be; with `suspends` also
+    /// where partial parity logs have to be off meanwhile.
     pub(super) fn begin(
         lane: &mut Lane,
-        status: &Status,
+        logging: &Logging,
         id: CommandId,
         grow: Grow,
+        suspends: bool,
     ) -> Result<(), Refusal> {
-        if lane.keeper().holds_requests() || lane.keeper().is_stopping() {
-            let reason = "the array is being stopped, or given another shape";
+        let keeper = lane.keeper();
+        if keeper.holds_requests() || keeper.is_stopping() || !logging.is_over() {
+            let reason = "the array is being started, stopped or given another shape";
             return Err(Refusal::new(reason, "try again in a moment"));
         }
-        let shape = grow::plan(status, grow)?;
+        let mut status = keeper.status();
+        if suspends {
+            status = grow::suspended(&status, grow)?;
+        }
+        let shape = grow::plan(&status, grow)?;
         if shape.level == Level::Linear && shape.vacant() > 1 {
             // The first one that is told wants all of them: one alone is told, or is not.
             let reason = "a linear array gets its members one after the other";
             return Err(Refusal::new(reason, "ask for one more at a time"));
+        }
+        let most = logging.most_members();
+        if is_suspended(&status.superblock) && shape.raid_disks > most {
+            return Err(Refusal::new(
+                format!("there is memory for the partial parity logs of {most} members"),
+                format!("grow it to {most}, stop it, start it again, and grow it further"),
+            ));
         }
         let geometry = shape.geometry()?;
         let (space, strips) = if shape.moves() {

@@ -191,6 +191,25 @@ impl Logging {
         }
     }
 
+    /// Records writes in partial parity logs from now on, once these are empty; or nowhere. Nothing
+    /// is being recorded.
+    pub(super) fn switch(&mut self, lane: &mut Lane, on: bool) {
+        let log = if on {
+            self.starting = Some(Starting::Renewing);
+            StartLog::PartialParity { fixes: Vec::new(), generations: Vec::new(), closed: false }
+        } else {
+            StartLog::None
+        };
+        lane.log = LogKind::of(&log);
+        self.log = WriteLog::begin(log, lane, self.memory);
+    }
+
+    /// Returns the number of members that there is memory for, should they have partial parity
+    /// logs.
+    pub(super) const fn most_members(&self) -> u32 {
+        write_log::most_members(self.memory)
+    }
+
     /// Another device is to hold the journal, in which nothing was recorded yet.
     pub(super) fn begin_journal(
         &mut self,

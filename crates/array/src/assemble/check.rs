@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Verdict;
 use crate::SECTOR_BYTES;
 use crate::format::bad_blocks::MAX_SHIFT;
-use crate::format::ppl::PplArea;
+use crate::format::ppl::{self, PplArea};
 use crate::format::superblock::{DevRole, feature};
 use crate::format::{Superblock, Version};
 use crate::level::Level;
@@ -49,8 +49,19 @@ pub(super) fn with_shape(superblock: Superblock, newest: &Superblock) -> Superbl
 /// The member's superblock with the bitmap or the partial parity log that the newest one tells of.
 /// md has one place for the whole array's bitmap; a member that missed the update which brought it,
 /// or took it away, does not know that. With partial parity logs, each member has one in a place of
-/// its own; one that missed the update which brought them has it where the newest one has.
+/// its own; one that missed the update which brought them has it where the newest one has. One that
+/// missed that they went off for a time, or on again, has it where it was.
 pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
+    let mut own = superblock.clone();
+    match (newest.has(feature::ANY_PPL), ppl::is_suspended(newest)) {
+        (true, _) => ppl::resume(&mut own),
+        (_, true) => ppl::suspend(&mut own),
+        _ => {}
+    }
+    if ppl::is_suspended(newest) && ppl::is_suspended(&own) {
+        return own;
+    }
+    let superblock = &own;
     let possible = || matches!(PplArea::of(newest), Ok(Some(_)));
     if newest.has(feature::ANY_PPL) && (superblock.has(feature::ANY_PPL) || !possible()) {
         return superblock.clone();

@@ -19,6 +19,7 @@ use super::bytes::{put, u32_at, u64_at};
 use super::superblock::feature;
 use super::{Superblock, Version};
 use crate::SECTOR_BYTES;
+use crate::level::Level;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: u32 = 4096;
@@ -249,6 +250,16 @@ impl PplArea {
         }
     }
 
+    /// The same, also while the log is off for a time.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub(crate) fn kept(superblock: &Superblock) -> Result<Option<Self>, &'static str> {
+        let mut on = superblock.clone();
+        resume(&mut on);
+        Self::of(&on)
+    }
+
     /// Returns whether the area has room for the records of one write, with `unit_sectors` of each
     /// member. md cuts its writes into blocks of 4 KiB and can do with less.
     pub(crate) const fn takes(self, unit_sectors: u64) -> bool {
@@ -271,6 +282,52 @@ impl PplArea {
             None
         }
     }
+}
+
+/// Mark in the size of the area of a log that is off for a time.
+const SUSPENDED: u8 = 1;
+
+/// With it: the log is one of several units.
+const SEVERAL: u8 = 2;
+
+/// Bits of the size that are free: areas are of whole blocks of 4 KiB.
+const MARKS: u8 = 7;
+
+/// Returns whether the array had partial parity logs until it was given another shape, and is to
+/// have them again afterwards. The superblock of each member keeps the place of its log, in a field
+/// that md does not look at without the feature bit of a log or bitmap, with marks that md does not
+/// set.
+#[must_use]
+pub fn is_suspended(superblock: &Superblock) -> bool {
+    let marks = superblock.bitmap_offset_sectors.to_le_bytes()[2] & MARKS;
+    superblock.level == Level::Raid5.to_md()
+        && superblock.version != Version::V0_90
+        && !superblock.has(feature::BITMAP_OFFSET | feature::LOGS)
+        && (marks == SUSPENDED || marks == SUSPENDED | SEVERAL)
+}
+
+/// Has a superblock say that its log is off for a time.
+pub(crate) fn suspend(superblock: &mut Superblock) {
+    if superblock.has(feature::ANY_PPL) {
+        let several = if superblock.has(feature::MULTIPLE_PPLS) { SEVERAL } else { 0 };
+        superblock.feature_map &= !feature::ANY_PPL;
+        set_marks(superblock, SUSPENDED | several);
+    }
+}
+
+/// Has a superblock say that the log which was off is on, as it was.
+pub(crate) fn resume(superblock: &mut Superblock) {
+    if is_suspended(superblock) {
+        let several = superblock.bitmap_offset_sectors.to_le_bytes()[2] & SEVERAL != 0;
+        superblock.feature_map |= if several { feature::MULTIPLE_PPLS } else { feature::PPL };
+        set_marks(superblock, 0);
+    }
+}
+
+fn set_marks(superblock: &mut Superblock, marks: u8) {
+    let mut code = superblock.bitmap_offset_sectors.to_le_bytes();
+    code[2] = code[2] & !MARKS | marks;
+    superblock.bitmap_offset_sectors = i32::from_le_bytes(code);
 }
 
 /// Returns the code for the superblock's field that otherwise holds the bitmap's offset: an offset

@@ -24,7 +24,7 @@ fn no_such_member() -> CommandAnswer {
 }
 
 fn reshaped(command: &Command) -> CommandAnswer {
-    if matches!(command, Command::Grow(_)) {
+    if matches!(command, Command::Grow(_) | Command::GrowSuspending(_)) {
         // A lane that can map another shape plans it, and calls `grow` or `lengthen`.
         let next = "name a larger --size; for another shape make a new array and copy the data";
         return refuse(
@@ -50,10 +50,8 @@ impl Keeper {
     pub fn command(&mut self, id: CommandId, command: Command, traffic: Traffic<'_>) {
         let before = self.core.metadata.ticket();
         let remade = self.core.service.is_remade();
-        if let Command::NoteMove(note) = command {
-            return self.note_command(id, note);
-        }
         let answer = match command {
+            Command::NoteMove(note) => return self.note_command(id, note),
             Command::Stop => {
                 if self.stop.command.is_some() {
                     refuse("it is being stopped already", "wait for it")
@@ -112,7 +110,7 @@ impl Keeper {
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
-            Command::Grow(_) | Command::NoteMove(_) => reshaped(&command),
+            Command::Grow(_) | Command::GrowSuspending(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
     }
@@ -131,7 +129,7 @@ impl Keeper {
         let stripes = self.core.metadata.superblock.level == Level::Raid0.to_md();
         let waits = stripes || !matches!(command, Command::Remove(_) | Command::Add(_));
         let begins = self.core.service.growing || self.view().holds_requests();
-        moves && waits || begins || matches!(command, Command::Grow(_))
+        moves && waits || begins || matches!(command, Command::Grow(_) | Command::GrowSuspending(_))
     }
 
     /// Returns whether devices may be added only to be appended: until then superblocks do not tell

@@ -20,6 +20,7 @@
 
 use super::core::Core;
 use super::intent::Intent;
+use super::logs;
 use super::members::{Member, State};
 use super::quieted::{QUIET_MS, Quieted, quieted};
 use super::sync::window::has_moved;
@@ -210,6 +211,7 @@ impl Growing {
         let was_redundant = core.service.redundant;
         let more = space.sync_sectors() > synced && was_redundant;
         let from = outline(core);
+        logs::suspend(core);
         core.space = space;
         // Without redundancy no superblock is written, but that which says so.
         core.service.redundant = true;

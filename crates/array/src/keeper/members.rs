@@ -4,6 +4,7 @@ use super::MOVED;
 use super::doubts::Doubts;
 use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
+use crate::format::ppl::PplArea;
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{MemberPlace, RoleView};
 use crate::status::MemberState;
@@ -176,7 +177,10 @@ impl Member {
         }
         let log = superblock.bblog_sector().map(|at| at + u64::from(superblock.bblog_size_sectors));
         let bitmap = superblock.bitmap_sector().map(|at| at + bitmap_sectors);
-        let used = [Some(superblock.super_offset + 8), log, bitmap].into_iter().flatten().max();
+        let logged = PplArea::kept(superblock).ok().flatten();
+        let logged = logged.map(|area| area.sector + area.sectors);
+        let metadata = [Some(superblock.super_offset + 8), log, bitmap, logged];
+        let used = metadata.into_iter().flatten().max();
         superblock.data_offset.saturating_sub(used.unwrap_or(0))
     }
 

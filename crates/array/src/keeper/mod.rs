@@ -22,6 +22,7 @@ mod journal_device;
 mod journals;
 mod lane;
 mod lengthening;
+mod logs;
 mod members;
 mod metadata;
 mod moved;
@@ -58,6 +59,7 @@ pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
 use lengthening::Lengthening;
+use logs::Resuming;
 use members::{Member, Members};
 use metadata::Metadata;
 use phases::Begun;
@@ -116,6 +118,7 @@ pub struct Keeper {
     stop: Stop,
     growing: Growing,
     lengthening: Lengthening,
+    resuming: Resuming,
     removals: Vec<Removal>,
     vacancies: Vacancies,
     /// The members that are there hold what they are to hold, or are known not to.
@@ -184,6 +187,7 @@ impl Keeper {
             stop: Stop::default(),
             growing: Growing::default(),
             lengthening: Lengthening::default(),
+            resuming: Resuming::default(),
             removals: Vec::new(),
             vacancies: Vacancies::default(),
             begun: false,
@@ -375,6 +379,7 @@ impl Keeper {
             self.growing.conclude(&mut self.core, &mut self.sync);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
+        self.resuming.drive(&mut self.core, &mut self.checkpoints, &self.sync, traffic);
     }
 
     /// Superblocks tell of a reshape: data are to move.

@@ -38,7 +38,7 @@ pub(super) fn place(
 /// Returns where another member has its partial parity log, counted from the superblock, and its
 /// size.
 fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
-    match PplArea::of(other) {
+    match PplArea::kept(other) {
         Ok(Some(area)) => {
             let offset = area.sector.cast_signed() - other.super_offset.cast_signed();
             (i32::try_from(offset).ok(), area.sectors)

@@ -67,7 +67,9 @@ impl<'a> KeeperView<'a> {
     /// shape.
     #[must_use]
     pub const fn holds_requests(self) -> bool {
-        self.keeper.growing.holds_requests() || self.keeper.lengthening.holds_requests()
+        self.keeper.growing.holds_requests()
+            || self.keeper.lengthening.holds_requests()
+            || self.keeper.resuming.holds_requests()
     }
 
     /// Returns whether the array has been stopped.
@@ -190,6 +192,7 @@ impl<'a> KeeperView<'a> {
             self.keeper.stop.deadline(&self.keeper.core),
             self.keeper.growing.deadline(),
             self.keeper.lengthening.deadline(),
+            self.keeper.resuming.deadline(),
         ];
         let always = waits.into_iter().flatten().chain(removals.min()).min();
         if self.keeper.core.service.metadata_frozen() {

@@ -4,7 +4,7 @@
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::journal::{MetaBlock, Payload, page_checksum};
-use braid_array::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader};
+use braid_array::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader, is_suspended};
 use braid_array::format::superblock::feature;
 use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::{Layout, Level};
@@ -348,6 +348,23 @@ fn half_a_reshape_is_given_no_policy() {
 }
 
 /// An array whose journal is on the last of its devices.
+/// Logs that are off until a change of the shape is over are taken away, or others given.
+#[test]
+fn logs_that_are_off_for_a_time_do_not_come_back_under_another_policy() {
+    let mut disks = raid5(NewBitmap::None, NewLog::PartialParity, 16);
+    for index in 0..4 {
+        rewrite(&mut disks, index, |superblock| {
+            superblock.feature_map &= !feature::ANY_PPL;
+            superblock.bitmap_offset_sectors |= 3 << 16;
+        });
+    }
+    assert!((0..4).all(|index| is_suspended(&superblock(&disks, index))));
+    for policy in [Policy::Resync, BITMAP, Policy::PartialParity] {
+        let changed = each_prefix(&disks, Policy::Resync, policy);
+        assert!((0..4).all(|index| !is_suspended(&superblock(&changed, index))), "{policy:?}");
+    }
+}
+
 fn journaled() -> Vec<Disk> {
     let mut disks = raid5(NewBitmap::None, NewLog::None, 16);
     disks.push(vec![0; 16 * 2048 * SECTOR]);

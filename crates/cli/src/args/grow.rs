@@ -26,6 +26,7 @@ const GROW_HELP: &str = "\
     braid grow home --level 6 --layout preserve --add /dev/sdd --dry-run\n  \
     braid grow home --level 5 --wait\n  \
     braid grow home --chunk 128K\n  \
+    braid grow home --suspend-policy --chunk 64K --wait\n  \
     braid grow home --array-size 8M --raid-devices 3 --wait\n  \
     braid grow data --raid-devices 6 --add node://n6:7000 --wait";
 
@@ -70,6 +71,10 @@ pub(crate) struct GrowArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_rounded)]
     #[arg(conflicts_with_all = ["level", "layout", "chunk", "undo", "pause", "resume", "add"])]
     pub(crate) array_size: Option<Size>,
+    /// Partial parity logs may be off until the change is over, and come back then: the write hole
+    /// is open meanwhile
+    #[arg(long, conflicts_with_all = ["level", "undo", "pause", "resume"])]
+    pub(crate) suspend_policy: bool,
     /// Pause the reshape that is under way: no write waits for it
     #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]
     #[arg(conflicts_with_all = ["layout", "chunk", "undo"])]

@@ -6,6 +6,7 @@ mod smaller;
 
 use std::path::Path;
 
+use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::{Layout, Level};
@@ -41,7 +42,12 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     }
     let devices = devices(args)?;
     let change = change(args, before.array.superblock.level)?;
-    let new = planned(&before.array, change, &devices).map_err(refused)?;
+    let status = if args.suspend_policy {
+        &grow::suspended(&before.array, change).map_err(refused)?
+    } else {
+        &before.array
+    };
+    let new = planned(status, change, &devices).map_err(refused)?;
     check_count(args, &new)?;
     for device in &devices {
         let verb = Verb::CheckAdd { member: device.clone(), sectors: new.size_sectors };
@@ -58,7 +64,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         return if args.json { output::print_json(&growth) } else { Ok(()) };
     }
     part_with(run_dir, name, &grow::leaving(&before.array, change))?;
-    carry_out(run_dir, &before, change, &devices)?;
+    carry_out(run_dir, &before, change, &devices, args.suspend_policy)?;
     for device in &devices {
         remember(run_dir, name, device);
     }
@@ -233,6 +239,7 @@ fn carry_out(
     before: &ControlStatus,
     change: Grow,
     devices: &[String],
+    suspend_policy: bool,
 ) -> Result<(), Failure> {
     let name = &before.name;
     let add = |device: &String| {
@@ -245,7 +252,7 @@ fn carry_out(
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;
     }
     for grow in in_turn(&before.array, change) {
-        running::call(OPERATION, run_dir, name, Verb::Grow { grow })
+        running::call(OPERATION, run_dir, name, Verb::Grow { grow, suspend_policy })
             .map_err(|why| with_spares(name, first, why))?;
     }
     if takes_spares {
@@ -313,7 +320,8 @@ fn wait(run_dir: &Path, name: &str) -> Result<ControlStatus, Failure> {
         let is_next = |member: &MemberStatus| {
             matches!(member.state, MemberState::Spare | MemberState::Rebuilding)
         };
-        let goes_on = array.degraded > 0 && array.members.iter().any(is_next);
+        let goes_on = array.degraded > 0 && array.members.iter().any(is_next)
+            || is_suspended(&array.superblock);
         let ends = array.held_up.is_some() || array.state == ArrayState::Failed;
         if goes_on && !ends {
             std::thread::sleep(Progress::INTERVAL);

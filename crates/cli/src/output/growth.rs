@@ -6,6 +6,7 @@ mod nodes;
 use std::fmt::Write as _;
 
 use braid_array::format::Superblock;
+use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
 use braid_array::geometry::Geometry;
 use braid_array::grow::NewShape;
@@ -30,6 +31,8 @@ pub(crate) struct Growth {
     from: ShapeJson,
     to: ShapeJson,
     steps: Vec<GrowthStep>,
+    /// The policy that is off until the steps are done.
+    suspends_policy: Option<&'static str>,
     /// Members that may fail until the steps are done.
     may_fail_meanwhile: u32,
     /// Members that may fail from then on.
@@ -166,6 +169,7 @@ impl Growth {
         let grows = to_bytes > from_bytes;
         let exports = if to_bytes == from_bytes { &[] } else { array.exports.as_slice() };
         let told = exports.iter().filter_map(|export| notice(&array.name, export, grows));
+        let has_logs = before.has(feature::ANY_PPL) || is_suspended(before);
         let may_fail_before = may_fail_before.saturating_sub(missing_before);
         let may_fail_after = may_fail_after.saturating_sub(missing_after);
         Self {
@@ -175,6 +179,7 @@ impl Growth {
             from: ShapeJson::of(before, status.used_member_sectors, status.array_sectors),
             to: ShapeJson::of(&after, new.size_sectors, to_sectors),
             steps: steps(status, new, to_sectors, added),
+            suspends_policy: has_logs.then_some("ppl"),
             may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
             may_fail_after,
             exports: told.collect(),
@@ -189,6 +194,10 @@ impl Growth {
         let _ = writeln!(text, "  becomes {}", self.to.text());
         for (number, step) in (1..).zip(&self.steps) {
             let _ = writeln!(text, "  {number}. {}", step.text());
+        }
+        if self.suspends_policy.is_some() {
+            let open = "the write hole is open meanwhile";
+            let _ = writeln!(text, "  partial parity logs are off until it is over: {open}");
         }
         let may_fail = |count| match count {
             0 => "no member may fail".to_owned(),

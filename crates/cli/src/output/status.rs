@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use braid_array::events::SyncAction;
+use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_array::{Condition, Refusal, SECTOR_BYTES};
@@ -139,6 +141,14 @@ fn head_and_members(name: &str, status: &Status) -> String {
 fn log_line(status: &Status) -> Option<String> {
     if status.superblock.has(feature::ANY_PPL) {
         return Some("policy ppl".to_owned());
+    }
+    if is_suspended(&status.superblock) {
+        let until = match status.sync.action {
+            SyncAction::Idle => String::new(),
+            action => format!(" until the {} is over", action.name()),
+        };
+        let line = format!("partial parity logs are off{until}: the write hole is open");
+        return Some(line);
     }
     let journal = status.journal?;
     let size = human::size_binary(journal.size_sectors * SECTOR_BYTES);

@@ -26,7 +26,9 @@ impl Client {
                 }
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
-            LaneCommand::BeginJournal { .. } | LaneCommand::JournalMode(_) => {}
+            LaneCommand::BeginJournal { .. }
+            | LaneCommand::JournalMode(_)
+            | LaneCommand::PartialParityLogs(_) => {}
             LaneCommand::Lengthen { member, data_sectors } => {
                 self.parts.lengthen(member, data_sectors);
             }

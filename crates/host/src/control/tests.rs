@@ -409,7 +409,7 @@ fn a_server_that_does_not_know_a_verb_is_said_to_be_older() {
         let next = r#""next":{"advice":"send one JSON object on a line","invocation":null}}}"#;
         writeln!(stream, "{line}{next}").unwrap();
     });
-    let verb = Verb::Grow { grow: Grow::RaidDisks(3) };
+    let verb = Verb::Grow { grow: Grow::RaidDisks(3), suspend_policy: false };
     let error = Client::connect(dir.path(), "old").unwrap().call(verb).unwrap_err();
     assert!(matches!(error, ControlError::UnknownVerb), "{error}");
     server.join().unwrap();

@@ -57,7 +57,10 @@ impl Served {
                 self.check_add(Path::new(&member), sectors).map(done)
             }
             Verb::Rooms => Ok(VerbOutcome::Answer(Answer::Rooms(self.rooms()?))),
-            Verb::Grow { grow } => self.command(Command::Grow(grow)).map(done),
+            Verb::Grow { grow, suspend_policy: true } => {
+                self.command(Command::GrowSuspending(grow)).map(done)
+            }
+            Verb::Grow { grow, .. } => self.command(Command::Grow(grow)).map(done),
             Verb::ReAdd { member } => self.add(Path::new(&member), None, true, false).map(done),
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
             Verb::Repair => self.command(Command::Scrub { repair: true }).map(done),

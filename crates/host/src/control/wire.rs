@@ -89,6 +89,9 @@ pub enum Verb {
     Grow {
         /// The change.
         grow: Grow,
+        /// Partial parity logs may be off until it is over.
+        #[serde(default)]
+        suspend_policy: bool,
     },
     /// Attach a device back into its old role, or refuse.
     ReAdd {

@@ -57,7 +57,7 @@ impl Commands {
     pub(super) fn ask(&mut self, command: &Command) -> (CommandId, String) {
         self.next += 1;
         let id = CommandId(self.next);
-        let grows = matches!(command, Command::Grow(_));
+        let grows = matches!(command, Command::Grow(_) | Command::GrowSuspending(_));
         let name = format!("{command:?}");
         let mut asked = Asked { id, name, removes: None, adds: None, grows };
         match command {

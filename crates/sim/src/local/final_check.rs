@@ -13,6 +13,7 @@ use crate::local::assembly;
 use crate::local::part::{Part, arrays, devices, holder};
 use crate::local::progress::{answer, ask, restart, step, syncing};
 use crate::local::redundancy::Stopped;
+use crate::local::scenario::Log;
 use crate::local::troubles;
 use crate::local::{CLIENT, Local};
 use crate::report::{Failure, Report};
@@ -62,8 +63,21 @@ pub fn make_right(local: &mut Local) -> Result<(), Failure> {
         }
         scrub(local)?;
     }
+    logs_are_on(local)?;
     local.parts.all_mut().for_each(|part| part.synced = true);
     read_all(local)
+}
+
+/// Waits until partial parity logs that were off for a change of the shape are back: a try that
+/// members had no room for is followed by another one.
+fn logs_are_on(local: &mut Local) -> Result<(), Failure> {
+    let has_logs = matches!(local.parts.devices[0].scenario.log, Log::PartialParity(_));
+    while has_logs && !local.status().superblock.has(feature::ANY_PPL) {
+        if !step(local)? {
+            return Err(Failure("partial parity logs do not come back".to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Ends all troubles, and lets background work finish.

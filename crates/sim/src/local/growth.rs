@@ -79,7 +79,9 @@ impl Growth {
         let scenario = &local.parts.top().scenario;
         let wish = *self.wish.get_or_insert_with(|| draw_wish(scenario, &mut self.rng));
         self.looks -= 1;
-        match grow::plan(&status, wish) {
+        // Partial parity logs are off meanwhile.
+        let planned = grow::suspended(&status, wish);
+        match planned.and_then(|status| grow::plan(&status, wish)) {
             Err(_) if self.looks > 0 => prepare(local, &status, wish),
             planned => {
                 let shape = planned.ok();
@@ -97,7 +99,7 @@ impl Growth {
                     if let Some(sectors) = self.limit {
                         local.judge.oracle.shrink(sectors);
                     }
-                    local.ask(Command::Grow(wish));
+                    local.ask(Command::GrowSuspending(wish));
                     local.cut_percent = 20;
                     self.over(submitted);
                 } else if self.looks == 0 {

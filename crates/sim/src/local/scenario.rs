@@ -200,8 +200,6 @@ impl Scenario {
         let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);
         scenario.bitmap_chunk_bytes = None;
         scenario.excess = false;
-        // Which is refused.
-        scenario.grows = rng.aside(3).percent(5);
         scenario.lives = rng.between(2, 4) as u32;
         scenario.log = if level == Level::Raid5 && rng.percent(70) {
             // With room for one unit, or for a few.
@@ -215,6 +213,12 @@ impl Scenario {
         } else {
             Log::Journal(rng.pick(&[2048, 3000, 8000]) & !7)
         };
+        if scenario.has_journal() {
+            // Which is refused.
+            scenario.grows = rng.aside(3).percent(5);
+        } else {
+            scenario.draw_growth(&mut rng.aside(5));
+        }
         scenario
     }
 

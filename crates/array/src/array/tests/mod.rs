@@ -24,6 +24,7 @@ mod recovery;
 mod restart;
 mod resync;
 mod serve;
+mod suspended;
 mod unread;
 mod unused;
 mod unvouched;

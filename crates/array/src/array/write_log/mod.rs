@@ -29,23 +29,39 @@ use super::lane::Lane;
 use super::recording::{Recorded, recorded_strips};
 use super::scratch::{PAGE_BYTES, Scratch};
 use crate::assemble::{Config, StartLog};
+use crate::format::ppl::is_suspended;
+use crate::format::reshaped::all_roles;
 use crate::plan::MemberPlace;
 use crate::{Buf, MemberId};
 use journal::Journal;
 use ppl::PartialParityLogs;
 
-/// Memory for the log of an array with so many members, in bytes.
+/// Partial parity logs have memory for so many members more than there are: the array may grow.
+const MORE_MEMBERS: u64 = 8;
+
+/// Memory for the partial parity logs of each role: for who holds it, and who takes it over.
+const ROLE_BYTES: u64 = 2 * unit::BUFFER_BYTES as u64;
+
+/// Memory for the log of an array, in bytes.
 pub(super) fn buffer_bytes(config: &Config) -> u64 {
-    let members = u64::from(config.superblock.raid_disks);
+    let members = u64::from(all_roles(&config.superblock));
+    let partial_parity = (members + MORE_MEMBERS) * ROLE_BYTES;
     match (config.read_only, &config.log) {
         (true, StartLog::Journal { scan, .. }) => scan.data.len() as u64 * u64::from(PAGE_BYTES),
-        (true, _) | (_, StartLog::None) => 0,
-        (_, StartLog::PartialParity { .. }) => 2 * members * u64::from(unit::BUFFER_BYTES),
+        (true, _) => 0,
+        (_, StartLog::None) if is_suspended(&config.superblock) => partial_parity,
+        (_, StartLog::None) => 0,
+        (_, StartLog::PartialParity { .. }) => partial_parity,
         (_, StartLog::Journal { scan, .. }) => {
             let blocks = record::most_blocks(members) * u64::from(PAGE_BYTES);
             blocks + dirty::memory_bytes(scan.area.sectors)
         }
     }
+}
+
+/// Returns the number of members whose partial parity logs there is this memory for.
+pub(super) const fn most_members(memory: Scratch) -> u32 {
+    (memory.bytes / ROLE_BYTES) as u32
 }
 
 /// The log of a running array. A write that is [recorded](Self::record) waits until it is
@@ -133,6 +149,11 @@ impl WriteLog {
             Self::Journal(journal) => Some(journal.used_sectors()),
             _ => None,
         }
+    }
+
+    /// Returns whether members are flushed on behalf of it.
+    pub(super) const fn is_flushing(&self) -> bool {
+        matches!(self, Self::PartialParity(logs) if logs.is_flushing())
     }
 
     /// Returns whether the new log is still being begun.

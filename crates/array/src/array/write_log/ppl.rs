@@ -133,7 +133,7 @@ impl PartialParityLogs {
     pub(super) fn begin(&mut self, lane: &mut Lane, id: MemberId, generation: Option<u64>) {
         let Some(member) = lane.keeper().members().get(id) else { return };
         let device_uuid = member.superblock.device_uuid;
-        let Ok(Some(area)) = PplArea::of(&member.superblock) else { return };
+        let Ok(Some(area)) = PplArea::kept(&member.superblock) else { return };
         // Each role has two at most: who holds it, and who takes over or has just been taken over.
         // What is summed ends by itself: until then the memory is in use.
         let gone = |(id, log): (&MemberId, &Log)| {
@@ -190,6 +190,11 @@ impl PartialParityLogs {
             PplState::Done => self.flushing > 0,
             _ => true,
         })
+    }
+
+    /// Returns whether members are flushed so that a unit may follow another.
+    pub(super) const fn is_flushing(&self) -> bool {
+        self.flushing > 0
     }
 
     /// Returns whether the log of any member is being taken into use.

@@ -82,7 +82,8 @@ pub(super) fn undo(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> R
         output::answer(&growth.plan())?;
     }
     if !args.dry_run {
-        running::call(OPERATION, run_dir, &args.name, Verb::Grow { grow: Grow::Undo })?;
+        let verb = Verb::Grow { grow: Grow::Undo, suspend_policy: false };
+        running::call(OPERATION, run_dir, &args.name, verb)?;
     }
     conclude(run_dir, args, &growth)
 }

@@ -29,6 +29,10 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
         let reason = "an array over nodes does not become smaller";
         return Err(Failure::usage(OPERATION, name, reason, "leave --array-size out"));
     }
+    if args.suspend_policy {
+        let reason = "the policy of an array over nodes stays as it is meanwhile";
+        return Err(Failure::usage(OPERATION, name, reason, "leave --suspend-policy out"));
+    }
     if args.undo {
         return more_nodes::undo(run_dir, args, before);
     }
@@ -56,7 +60,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
     }
     if !args.dry_run {
         let grow = Grow::Size(Some(new.member_sectors));
-        running::call(OPERATION, run_dir, name, Verb::Grow { grow })?;
+        running::call(OPERATION, run_dir, name, Verb::Grow { grow, suspend_policy: false })?;
     }
     if args.json {
         return output::print_json(&growth);

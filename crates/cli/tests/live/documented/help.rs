@@ -188,6 +188,12 @@ pub(super) const MEMBERS: &[Scene] = &[
                 braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
                 braid assemble home dev/sd[abcd]",
             ),
+            (
+                "braid grow home --suspend-policy",
+                "braid stop home
+                braid create home -l 5 -n 3 -k ppl --force --assume-clean dev/sd[efg]
+                braid assemble home dev/sd[efg]",
+            ),
             ("braid grow data", "data"),
         ],
         swaps: &[("n6:7000", "$NET.6:$PORT")],

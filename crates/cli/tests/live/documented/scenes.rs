@@ -94,6 +94,13 @@ pub(super) const GROWING: &[Scene] = &[
         ..GROWN
     },
     Scene {
+        headings: &["With partial parity logs"],
+        before: "disks
+            braid create home -l 5 -n 4 -k ppl --assume-clean dev/sd[abcd]
+            braid assemble home $LAB/dev/sd{a,b,c,d}",
+        ..GROWN
+    },
+    Scene {
         headings: &["Level 0"],
         before: "disks
             braid create scratch -l 0 -n 4 dev/sd[abcd]
