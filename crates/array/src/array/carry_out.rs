@@ -5,6 +5,7 @@ use super::io::Owner;
 use super::job::{Check, Job, JobKind};
 use super::reshaping::Reshaping;
 use super::scratch::PAGE_BYTES;
+use crate::format::superblock::feature;
 use crate::action::{Action, Command, CommandId};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
@@ -47,9 +48,13 @@ impl Array {
                 }
                 // Its members are as long as they are: no lane of this kind is asked.
                 LaneCommand::Lengthen { .. } => {}
-                LaneCommand::Window { front, end } => {
+                LaneCommand::Seal { header } => {
+                    let Self { lane, reshaping, .. } = self;
+                    reshaping.seal(lane, header);
+                }
+                LaneCommand::Window { front, end, is_saved } => {
                     let Self { lane, requests, jobs, reshaping, .. } = self;
-                    reshaping.set_window(lane, requests, jobs, (front, end));
+                    reshaping.set_window(lane, requests, jobs, (front, end), is_saved);
                 }
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
@@ -82,6 +87,9 @@ impl Array {
             Command::Grow(grow) => {
                 let status = self.lane.keeper().status();
                 if let Err(why) = Reshaping::begin(&mut self.lane, &status, id, grow) {
+                    if !status.superblock.has(feature::RESHAPE_ACTIVE) {
+                        self.lane.keeper_mut().end_spill();
+                    }
                     self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
                 }
             }
@@ -131,6 +139,7 @@ impl Array {
             Work::Compare(fix) => JobKind::Check(Check::new(unit, fix)),
             Work::Rebuild(targets) => JobKind::Rebuild { unit, targets },
             Work::Verify(target) => JobKind::Verify { unit, target },
+            Work::Save => JobKind::Save { unit },
             Work::Move => JobKind::Move { unit },
             // Spares are members here while they are copied to.
             Work::Copy => {

@@ -51,6 +51,7 @@ impl Array {
                 JobKind::Rebuild { .. }
                     | JobKind::Check { .. }
                     | JobKind::Verify { .. }
+                    | JobKind::Save { .. }
                     | JobKind::Move { .. }
             )
         };
@@ -94,6 +95,7 @@ impl Array {
                 | JobKind::Mend { .. }
                 | JobKind::Verify { .. }
                 | JobKind::Check { .. }
+                | JobKind::Save { .. }
                 | JobKind::Move { .. } => {}
             }
         }
@@ -251,6 +253,7 @@ impl WaitCounts {
             | Owner::Recovery(_)
             | Owner::Loading(_)
             | Owner::Overlay(_)
+            | Owner::Spill
             | Owner::Nobody => {}
         }
     }

@@ -113,6 +113,12 @@ impl Lane {
         Planner { keeper: self.keeper(), map: &self.map, dirty: &self.dirty }
     }
 
+    /// Returns whether I/O goes there: to a member that lives, or to the device beside them that
+    /// what is moved in place is saved to.
+    pub(super) fn takes_io(&self, id: MemberId) -> bool {
+        self.keeper().members().live(id) || self.keeper().spill() == Some(id)
+    }
+
     /// Sends one I/O to a member.
     pub(super) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(owner, Some((member, op)));

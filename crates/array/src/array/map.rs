@@ -40,6 +40,8 @@ struct OldMap {
     front_row: u64,
     /// Data between the front and this array sector are being moved.
     window_end: u64,
+    /// They are moved from where they were saved: neither map holds there.
+    is_saved: bool,
 }
 
 impl OldMap {
@@ -58,7 +60,15 @@ impl ArrayMap {
         let mut map = Self::new(new);
         let codes = map.codes.beside(&old);
         let geometry = old;
-        let old = OldMap { geometry, codes, backwards, front: 0, front_row: 0, window_end: 0 };
+        let old = OldMap {
+            geometry,
+            codes,
+            backwards,
+            front: 0,
+            front_row: 0,
+            window_end: 0,
+            is_saved: false,
+        };
         map.old = Some(Box::new(old));
         map
     }
@@ -79,6 +89,16 @@ impl ArrayMap {
         if let Some(old) = &mut self.old {
             (old.front, old.window_end) = (front, end);
         }
+    }
+
+    /// Sets whether what is being moved is saved first.
+    pub(super) fn set_saved(&mut self, is_saved: bool) {
+        self.old.iter_mut().for_each(|old| old.is_saved = is_saved);
+    }
+
+    /// The first array sector of what is saved before it is moved.
+    pub(super) fn saved_from(&self) -> Option<u64> {
+        self.old.as_ref().filter(|old| old.is_saved).map(|old| old.front)
     }
 
     fn set_window_of_rows(&mut self, front_row: u64, end_row: u64) {

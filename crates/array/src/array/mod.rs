@@ -443,6 +443,6 @@ impl BlockMachine for Array {
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.lane.keeper().members().free_id()
+        self.lane.keeper().free_id()
     }
 }

@@ -210,7 +210,8 @@ impl Requests {
             }
             let sector = request.sector + cut;
             let is_moving = lane.map.is_moving(sector) && !crate::broken("reshape-window");
-            if request.op.changes_data() && left > 0 && is_moving {
+            let waits = request.op.changes_data() || lane.map.saved_from().is_some();
+            if waits && left > 0 && is_moving {
                 let in_flight = self.get_mut(index);
                 (in_flight.waits, in_flight.cutting) = (true, false);
                 in_flight.pending += 1;

@@ -1,19 +1,20 @@
 //! Another shape for the array, as far as the lane has a part in it: requests are mapped by the new
 //! one when all members know of it, and while data move a window of the array is kept still.
 
+use super::io::Owner;
 use super::job::move_strips;
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
 use super::space::Space;
-use crate::Refusal;
-use crate::action::CommandId;
+use crate::action::{Action, CommandId, IoOp};
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
 use crate::status::Status;
+use crate::{Buf, Refusal};
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
 ///
@@ -21,6 +22,10 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 pub(super) struct Reshaping {
     opens: bool,
+    /// A header that is written once what was saved before is durable.
+    header: Option<Vec<u8>>,
+    /// The page it is written from.
+    page: Option<Buf>,
 }
 
 impl Reshaping {
@@ -79,14 +84,54 @@ impl Reshaping {
         requests: &mut Requests,
         jobs: &mut Jobs,
         (front, end): (u64, u64),
+        is_saved: bool,
     ) {
         // What is kept of the old map's rows means others now.
         lane.members_change();
         lane.map.set_window(front, end);
+        lane.map.set_saved(is_saved);
         lane.ios.elders.turn();
         jobs.elders.turn();
         self.opens = end != front;
         requests.window_moved(lane, jobs);
+    }
+
+    /// Has a header written, once what was saved is durable.
+    pub(super) fn seal(&mut self, lane: &mut Lane, header: Vec<u8>) {
+        self.header = Some(header);
+        match lane.keeper().spill() {
+            Some(spill) => lane.issue(spill, IoOp::Flush, Owner::Spill),
+            None => self.sealed(lane, false),
+        }
+    }
+
+    /// What was saved is durable, or the header.
+    pub(super) fn spill_answered(&mut self, lane: &mut Lane, ok: bool) {
+        let spill = lane.keeper().spill().filter(|_| ok);
+        match (spill, self.header.take()) {
+            (Some(spill), Some(header)) => {
+                // Of the pages for metadata some are always about to come back.
+                let Some(page) = lane.pool.take_page() else {
+                    self.header = Some(header);
+                    return lane.issue(spill, IoOp::Flush, Owner::Spill);
+                };
+                self.page = Some(page);
+                let buf = Buf { len: header.len() as u32, ..page };
+                lane.actions.push_back(Action::Store { buf, bytes: header });
+                let op = IoOp::Write { sector: 0, buf, fua: true, fill: false };
+                lane.issue(spill, op, Owner::Spill);
+            }
+            (Some(_), None) => self.sealed(lane, true),
+            (None, _) => self.sealed(lane, false),
+        }
+    }
+
+    fn sealed(&mut self, lane: &mut Lane, ok: bool) {
+        self.header = None;
+        if let Some(page) = self.page.take() {
+            lane.pool.give_page(page);
+        }
+        lane.report(LaneReport::Sealed(ok));
     }
 
     /// Returns whether a window is to open, and nothing stands against it.

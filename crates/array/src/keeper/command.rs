@@ -2,6 +2,7 @@
 
 use super::admission::Admission;
 use super::members::{Member, Moved, State};
+use super::spill::Spill;
 use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
@@ -108,6 +109,7 @@ impl Keeper {
                 Some(answer) => answer,
                 None => return,
             },
+            Command::Spill(new) => self.spill_command(*new),
             Command::JournalMode(mode) => self.journal_mode_command(mode),
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
@@ -115,6 +117,16 @@ impl Keeper {
             Command::Grow(_) | Command::NoteMove(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
+    }
+
+    /// Takes a device that the move which is asked for next saves to.
+    fn spill_command(&mut self, new: NewMember) -> CommandAnswer {
+        if self.stop.over_arrays || self.core.rules.lane_takes_spares {
+            let next = "leave --spill out";
+            return refuse("nothing of an array of arrays, or over nodes, moves in place", next);
+        }
+        self.core.spill = Some(Spill::new(new.member, new.device, new.device_sectors));
+        Ok(())
     }
 
     fn note_command(&mut self, id: CommandId, note: MoveNote) {

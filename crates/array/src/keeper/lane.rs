@@ -73,6 +73,14 @@ pub enum LaneCommand {
         front: u64,
         /// First place that does not move now.
         end: u64,
+        /// What lies between is saved first, and moved from there: reads wait there, too.
+        is_saved: bool,
+    },
+    /// A header for the device that units were saved to. They are to be durable before it is
+    /// written, and then it is. Answer: [`Sealed`](LaneReport::Sealed).
+    Seal {
+        /// The header.
+        header: Vec<u8>,
     },
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
@@ -195,6 +203,8 @@ pub enum LaneReport {
     WorkParted(u64, usize),
     /// Nothing is under way that began before the last [`Window`](LaneCommand::Window).
     WindowOpen,
+    /// The [header](LaneCommand::Seal) is durable; or could not be written (`false`).
+    Sealed(bool),
     /// A member has the length that was [asked for](LaneCommand::Lengthen); or the reason why it
     /// has not.
     Lengthened(MemberId, Result<(), Refusal>),

@@ -33,6 +33,7 @@ mod remake;
 mod report;
 mod roles;
 mod space;
+mod spill;
 mod status;
 mod stop;
 mod superblocks;
@@ -43,7 +44,7 @@ mod work;
 mod writes;
 
 use crate::action::CommandId;
-use crate::assemble::Config;
+use crate::assemble::{Config, SpillConfig};
 use crate::events::Fault;
 use crate::format::DevRole;
 use crate::grow::NewShape;
@@ -62,6 +63,7 @@ use members::{Member, Members};
 use metadata::Metadata;
 use phases::Begun;
 use remake::Vacancies;
+use spill::Spill;
 pub use space::{BLOCK_SECTORS, MOVED, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::window::take_moved;
@@ -164,7 +166,10 @@ impl Keeper {
         }
         metadata.journal = members.journal();
         let out = Out::default();
-        let mut core = Core { now, space, rules, service, members, metadata, out };
+        let spill = config.spill.map(|SpillConfig { device, sectors }| {
+            Spill::new(MemberId(members.len() as u16), device, sectors)
+        });
+        let mut core = Core { now, space, rules, service, members, metadata, spill, out };
         let unclean = core.metadata.has_to_resync();
         if unclean {
             core.members.restart_replacements();
@@ -373,8 +378,14 @@ impl Keeper {
             && take_moved(&mut self.sync)
         {
             self.growing.conclude(&mut self.core, &mut self.sync);
+            self.end_spill();
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
+    }
+
+    /// A move is over, or did not begin: nothing is saved to the device for that any more.
+    pub(crate) fn end_spill(&mut self) {
+        self.core.spill.iter_mut().for_each(|spill| spill.is_over = true);
     }
 
     /// Superblocks tell of a reshape: data are to move.

@@ -1,5 +1,6 @@
 //! The keeper's side of a lane's reports.
 
+use super::sync::window::sealed;
 use super::{Keeper, LaneReport, Moving};
 use crate::events::ArrayEvent;
 
@@ -71,6 +72,7 @@ impl Keeper {
                 core.out.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
             }
             R::WindowOpen => self.sync.moving.iter_mut().for_each(Moving::opened),
+            R::Sealed(ok) => sealed(&mut self.sync, core, ok),
             R::Lengthened(id, result) => self.lengthening.made(core, id, result),
             R::UpdateDone => self.update_done(),
         }

@@ -2,6 +2,7 @@
 
 use super::Keeper;
 use super::command::{CommandAnswer, refuse};
+use super::core::Core;
 use super::members::Members;
 use crate::refusal::{Invocation, Next};
 use crate::{Instant, MemberId, Op, RequestError};
@@ -37,6 +38,13 @@ impl<'a> KeeperView<'a> {
     #[must_use]
     pub const fn block_bytes(self) -> u32 {
         self.keeper.core.metadata.block_bytes
+    }
+
+    /// The device that what is moved in place is saved to.
+    #[must_use]
+    pub fn spill(self) -> Option<MemberId> {
+        let spill = self.keeper.core.spill.as_ref();
+        spill.filter(|spill| !spill.is_over).map(|spill| spill.member)
     }
 
     /// The UUID of the array.
@@ -281,7 +289,8 @@ impl<'a> KeeperView<'a> {
     /// The lowest number that no member has.
     #[must_use]
     pub fn free_id(self) -> Option<MemberId> {
-        self.keeper.core.members.free_id()
+        let Core { members, spill, .. } = &self.keeper.core;
+        members.free_id(spill.as_ref().map(|spill| spill.member))
     }
 
     /// Checks that members may come and go.

@@ -28,6 +28,9 @@ impl Halfway {
     /// Compares the backups with what the members hold. Backups that were made too late are no
     /// longer taken. Returns a sentence for people, if there is something to say.
     pub fn weigh(&mut self, read: &mut ReadMember<'_>) -> Option<String> {
+        if self.is_of_braid() {
+            return None;
+        }
         let said = self.weighed(read);
         self.is_in_doubt |= said.is_some();
         said

@@ -285,11 +285,9 @@ impl Sync {
     fn issue_units(&mut self, core: &mut Core) {
         self.speed.mark(core.now, self.low_water());
         let mut skipped = 0;
-        while self.interrupted.is_none()
-            && !self.paused
-            && self.cursor < window::limit(self)
+        while self.cursor < window::limit(self)
             && self.units.len() < core.rules.units_at_once
-            && self.speed.next_at().is_some_and(|at| at <= core.now)
+            && self.may_issue(core)
         {
             if self.issue_unit(core) {
                 self.charge_speed(core);
@@ -300,6 +298,17 @@ impl Sync {
                 }
             }
         }
+    }
+
+    /// Returns whether a unit may be asked for now.
+    fn may_issue(&self, core: &Core) -> bool {
+        let over = core.service.failed || core.service.writes_over;
+        if self.action == SyncAction::Reshape && self.moving.as_ref().is_some_and(Moving::must_go_on)
+        {
+            return !over;
+        }
+        let in_time = self.speed.next_at().is_some_and(|at| at <= core.now);
+        self.interrupted.is_none() && !self.paused && in_time
     }
 
     fn pump(&mut self, core: &mut Core) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::FULL_MS;
 use super::copying::Copying;
-use super::moving::Moving;
+use super::moving::{Moving, MovingStage};
 use super::scrub::Scrub;
 use super::speed::Speed;
 use super::unread::UnreadPlaces;
@@ -79,9 +79,20 @@ impl Sync {
         }
         let low = self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor);
         match &self.moving {
+            Some(moving) if self.is_saving() => moving.done(moving.front),
             Some(moving) if self.action == SyncAction::Reshape => moving.done(low),
             _ => low,
         }
+    }
+
+    pub(super) fn is_saving(&self) -> bool {
+        self.moving.as_ref().is_some_and(|moving| moving.stage == MovingStage::Saving)
+    }
+
+    /// Returns whether units are moved from where they were saved.
+    pub(super) fn moves_saved(&self) -> bool {
+        let moves = |moving: &Moving| moving.is_saved && moving.stage == MovingStage::Open;
+        self.moving.as_ref().is_some_and(moves)
     }
 
     /// Returns whether the action is over but for what is read back.
@@ -128,6 +139,9 @@ impl Sync {
     pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.phase == WorkPhase::Idle {
             return self.retry_at;
+        }
+        if let Some(Moving { stage: MovingStage::Undropped(at), .. }) = self.moving {
+            return Some(at);
         }
         if self.phase != WorkPhase::Running || self.paused {
             return None;

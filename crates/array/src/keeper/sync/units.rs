@@ -1,6 +1,6 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, FULL_MS, Sync, TORN};
+use super::{BUSY_MS, FULL_MS, Sync, TORN, window};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
@@ -50,6 +50,7 @@ impl Sync {
                 }
                 Work::Rebuild(targets)
             }
+            SyncAction::Reshape if self.is_saving() => Work::Save,
             SyncAction::Reshape => Work::Move,
             SyncAction::Idle => return false,
         };
@@ -145,7 +146,7 @@ impl Sync {
                 let copies = match work {
                     Work::Rebuild(targets) => targets.len() as u64,
                     Work::Copy => 1,
-                    Work::Compare(_) | Work::Verify(_) | Work::Move => 0,
+                    Work::Compare(_) | Work::Verify(_) | Work::Save | Work::Move => 0,
                 };
                 self.copied_sectors += u64::from(unit.sectors) * copies;
                 if *work == Work::Copy
@@ -154,7 +155,14 @@ impl Sync {
                     copying.note_copied(core, unit.start, unit.end());
                 }
             }
-            (Work::Move, Done::Unread(lost)) if self.work_goes_on() => {
+            (Work::Move, _) if self.moves_saved() && !core.service.failed => {
+                self.note_unmoved(place, window::unwritten(core));
+            }
+            (Work::Save, Done::Full) if self.work_goes_on() => {
+                self.note_unmoved(place, window::unwritten(core));
+                self.retry_at = Some(core.now.plus_millis(FULL_MS));
+            }
+            (Work::Move | Work::Save, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.unread.add(array_sector, sectors, &members);
                 }
@@ -204,6 +212,7 @@ impl Sync {
             | Work::Rebuild(_)
             | Work::Copy
             | Work::Verify(_)
+            | Work::Save
             | Work::Move => false,
         };
         if in_line && let Some(left) = &mut self.unsynced.left {
@@ -221,7 +230,7 @@ impl Sync {
                 self.unsynced.missed.insert(unit.start, unit.end());
                 return;
             }
-            Work::Compare(_) | Work::Verify(_) | Work::Move => return,
+            Work::Compare(_) | Work::Verify(_) | Work::Save | Work::Move => return,
             Work::Copy => {
                 if let Some(copying) = &self.copying {
                     copying.note_not_copied(core, unit.start, unit.end());
