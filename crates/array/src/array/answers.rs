@@ -137,8 +137,8 @@ impl Array {
                 self.follow(event);
             }
             Owner::Meta { page } => self.meta_io_done(page),
-            Owner::Spill => {
-                self.reshaping.spill_answered(lane, outcome.is_some());
+            Owner::Spill { page } => {
+                self.reshaping.spill_answered(lane, page, outcome.is_some());
                 self.carry_out();
             }
             Owner::PartialParity(io) => {

@@ -248,12 +248,12 @@ impl WaitCounts {
                 self.updates += 1;
                 self.pages += usize::from(page.is_some());
             }
+            Owner::Spill { page } => self.pages += usize::from(page.is_some()),
             Owner::PartialParity(_)
             | Owner::Journal(_)
             | Owner::Recovery(_)
             | Owner::Loading(_)
             | Owner::Overlay(_)
-            | Owner::Spill
             | Owner::Nobody => {}
         }
     }

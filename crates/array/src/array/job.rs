@@ -154,7 +154,9 @@ impl JobKind {
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.roles() + 1,
             Self::Move { .. } if !map.has_parity() => 1,
-            Self::Save { .. } | Self::Move { .. } => move_strips(map.old().unwrap_or(&map.geometry), &map.geometry),
+            Self::Save { .. } | Self::Move { .. } => {
+                move_strips(map.old().unwrap_or(&map.geometry), &map.geometry)
+            }
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.roles(),
         }

@@ -229,6 +229,9 @@ impl Array {
                 let error = if failed { RequestError::Failed } else { RequestError::Medium };
                 self.follow(Some(JobEvent::Ended(index, Err(error))));
             }
+            if self.lane.map.saved_from().is_some() && self.lane.keeper().moves_no_more() {
+                self.requests.window_moved(&mut self.lane, &mut self.jobs);
+            }
             let updates = self.lane.keeper().updates();
             self.reshaping.open_window(&mut self.lane, &self.jobs);
             self.drive_keeper();

@@ -7,6 +7,7 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
+use super::scratch::PAGE_BYTES;
 use super::space::Space;
 use crate::action::{Action, CommandId, IoOp};
 use crate::geometry::Geometry;
@@ -14,7 +15,7 @@ use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
 use crate::status::Status;
-use crate::{Buf, Refusal};
+use crate::{Buf, MemberId, Refusal};
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
 ///
@@ -24,8 +25,6 @@ pub(super) struct Reshaping {
     opens: bool,
     /// A header that is written once what was saved before is durable.
     header: Option<Vec<u8>>,
-    /// The page it is written from.
-    page: Option<Buf>,
 }
 
 impl Reshaping {
@@ -100,37 +99,37 @@ impl Reshaping {
     pub(super) fn seal(&mut self, lane: &mut Lane, header: Vec<u8>) {
         self.header = Some(header);
         match lane.keeper().spill() {
-            Some(spill) => lane.issue(spill, IoOp::Flush, Owner::Spill),
+            Some(spill) => lane.issue(spill, IoOp::Flush, Owner::Spill { page: None }),
             None => self.sealed(lane, false),
         }
     }
 
-    /// What was saved is durable, or the header.
-    pub(super) fn spill_answered(&mut self, lane: &mut Lane, ok: bool) {
-        let spill = lane.keeper().spill().filter(|_| ok);
-        match (spill, self.header.take()) {
-            (Some(spill), Some(header)) => {
-                // Of the pages for metadata some are always about to come back.
-                let Some(page) = lane.pool.take_page() else {
-                    self.header = Some(header);
-                    return lane.issue(spill, IoOp::Flush, Owner::Spill);
-                };
-                self.page = Some(page);
-                let buf = Buf { len: header.len() as u32, ..page };
-                lane.actions.push_back(Action::Store { buf, bytes: header });
-                let op = IoOp::Write { sector: 0, buf, fua: true, fill: false };
-                lane.issue(spill, op, Owner::Spill);
-            }
-            (Some(_), None) => self.sealed(lane, true),
-            (None, _) => self.sealed(lane, false),
+    /// What was saved is durable, or the header that was written from a page.
+    pub(super) fn spill_answered(&mut self, lane: &mut Lane, page: Option<u64>, ok: bool) {
+        if let Some(offset) = page {
+            lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
+            return self.sealed(lane, ok);
         }
+        match lane.keeper().spill().filter(|_| ok) {
+            Some(spill) => self.write_header(lane, spill),
+            None => self.sealed(lane, false),
+        }
+    }
+
+    fn write_header(&mut self, lane: &mut Lane, spill: MemberId) {
+        let Some(page) = lane.pool.take_page() else {
+            // Metadata are written from all of them, and give them back.
+            return lane.issue(spill, IoOp::Flush, Owner::Spill { page: None });
+        };
+        let bytes = self.header.take().unwrap_or_default();
+        let buf = Buf { len: bytes.len() as u32, ..page };
+        lane.actions.push_back(Action::Store { buf, bytes });
+        let op = IoOp::Write { sector: 0, buf, fua: true, fill: false };
+        lane.issue(spill, op, Owner::Spill { page: Some(page.offset) });
     }
 
     fn sealed(&mut self, lane: &mut Lane, ok: bool) {
         self.header = None;
-        if let Some(page) = self.page.take() {
-            lane.pool.give_page(page);
-        }
         lane.report(LaneReport::Sealed(ok));
     }
 

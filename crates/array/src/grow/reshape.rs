@@ -183,7 +183,8 @@ fn in_place(
     let array = old.array_sectors().min(to.array_sectors()) / unit * unit;
     // From there on stripes lie upon what has moved.
     let more = to.data_disks().saturating_sub(old.data_disks());
-    let critical = old.data_disks().checked_div(more).map_or(0, |units| u64::from(units + 1) * unit);
+    let critical =
+        old.data_disks().checked_div(more).map_or(0, |units| u64::from(units + 1) * unit);
     if array < critical.max(unit) {
         return Err(why);
     }

@@ -65,6 +65,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.service.failed
     }
 
+    /// Returns whether what is being moved does not go on before the array ends.
+    #[must_use]
+    pub fn moves_no_more(self) -> bool {
+        let waits = self.keeper.sync.moving.as_ref().is_some_and(|moving| moving.waits.is_some());
+        self.has_failed() || self.writes_over() || self.is_stopping() && waits
+    }
+
     /// Returns whether no more writes can be served, though reads can.
     #[must_use]
     pub const fn writes_over(self) -> bool {

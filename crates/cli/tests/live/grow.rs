@@ -2,6 +2,7 @@
 
 mod refused;
 mod served;
+mod spilled;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -56,6 +56,7 @@ impl Served {
             Verb::CheckAdd { member, sectors } => {
                 self.check_add(Path::new(&member), sectors).map(done)
             }
+            Verb::Spill { path, sectors } => self.spill(Path::new(&path), sectors).map(done),
             Verb::Rooms => Ok(VerbOutcome::Answer(Answer::Rooms(self.rooms()?))),
             Verb::Grow { grow } => self.command(Command::Grow(grow)).map(done),
             Verb::ReAdd { member } => self.add(Path::new(&member), None, true, false).map(done),

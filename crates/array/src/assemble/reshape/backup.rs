@@ -219,15 +219,18 @@ impl Halfway {
             let uuid = crate::format::superblock::uuid_text(version, uuid);
             return Err(BackupError::Foreign { uuid });
         }
-        if !self.force {
+        let first = (number(40)?, number(48)?, number(56)?);
+        let second = if magic == MAGIC_1 {
+            (0, 0, 0)
+        } else {
+            let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
+            (start, number(80)?, number(88)?)
+        };
+        let is_dropped = first.2 == 0 && second.2 == 0;
+        if !self.force && !is_dropped {
             self.check_time(number(32)?)?;
         }
-        let first = (number(40)?, number(48)?, number(56)?);
-        if magic == MAGIC_1 {
-            return Ok([first, (0, 0, 0)]);
-        }
-        let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
-        Ok([first, (start, number(80)?, number(88)?)])
+        Ok([first, second])
     }
 
     fn check_time(&self, written: u64) -> Result<(), BackupError> {

@@ -95,12 +95,12 @@ impl Halfway {
         }
         let mib = (self.front * SECTOR_BYTES) >> 20;
         let reason = format!(
-            "{}: what was being moved, about {mib} MiB into the array, may be in mdadm's backup \
+            "{}: what was being moved, about {mib} MiB into the array, may be in a backup \
              alone",
             self.description()
         );
-        let next = "name the file that mdadm was given, by --backup-file FILE; or read without it \
-                    by --force, what is there may be wrong";
+        let next = "name the file that the reshape began with, by --backup-file FILE; or read \
+                    without it by --force, what is there may be wrong";
         Err(Refusal::new(reason, next))
     }
 

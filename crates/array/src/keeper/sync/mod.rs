@@ -303,7 +303,8 @@ impl Sync {
     /// Returns whether a unit may be asked for now.
     fn may_issue(&self, core: &Core) -> bool {
         let over = core.service.failed || core.service.writes_over;
-        if self.action == SyncAction::Reshape && self.moving.as_ref().is_some_and(Moving::must_go_on)
+        if self.action == SyncAction::Reshape
+            && self.moving.as_ref().is_some_and(Moving::must_go_on)
         {
             return !over;
         }

@@ -21,6 +21,7 @@
 //! it into old rows that lie on the moved side of the front as a whole. `raid5.c` and `raid10.c` of
 //! the kernel go by the same distance in `reshape_request`.
 
+use crate::Instant;
 use crate::format::Superblock;
 use crate::format::reshaped::{Side, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
@@ -29,7 +30,6 @@ use crate::grow::NewShape;
 use crate::keeper::members::Moved;
 use crate::level::Level;
 use crate::units::gcd;
-use crate::Instant;
 
 /// The stage of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

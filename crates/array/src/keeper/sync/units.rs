@@ -156,11 +156,10 @@ impl Sync {
                 }
             }
             (Work::Move, _) if self.moves_saved() && !core.service.failed => {
-                self.note_unmoved(place, window::unwritten(core));
+                window::note_unsaved(self, core, place);
             }
             (Work::Save, Done::Full) if self.work_goes_on() => {
-                self.note_unmoved(place, window::unwritten(core));
-                self.retry_at = Some(core.now.plus_millis(FULL_MS));
+                window::note_unsaved(self, core, place);
             }
             (Work::Move | Work::Save, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {

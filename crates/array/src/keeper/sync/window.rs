@@ -150,7 +150,7 @@ pub(in crate::keeper) fn sealed(sync: &mut Sync, core: &mut Core, ok: bool) {
         }
         MovingStage::Sealing => {
             drop_saved(moving, core);
-            sync.note_unmoved(sync.cursor, unwritten(core));
+            note_unsaved(sync, core, sync.cursor);
         }
         MovingStage::Dropping if ok => {
             close(moving, core);
@@ -163,10 +163,12 @@ pub(in crate::keeper) fn sealed(sync: &mut Sync, core: &mut Core, ok: bool) {
     }
 }
 
-/// The reason where what is about to be overwritten cannot be saved.
-pub(super) fn unwritten(core: &Core) -> String {
+/// What is about to be overwritten could not be saved, or not be read from there: it is tried again
+/// after a while.
+pub(super) fn note_unsaved(sync: &mut Sync, core: &Core, place: u64) {
     let device = core.spill.as_ref().map_or("", |spill| &spill.device);
-    format!("{device} cannot be written or read")
+    sync.note_unmoved(place, format!("{device} cannot be written or read"));
+    sync.retry_at = Some(core.now.plus_millis(FULL_MS));
 }
 
 /// All that was asked for is moved: tells the members so, as far as stripes are whole.

@@ -30,6 +30,7 @@ impl Growth {
             exports: exports.filter_map(|export| notice(&array.name, export, true)).collect(),
             moves: false,
             missing: 0,
+            spill: None,
         }
     }
 }
@@ -68,6 +69,7 @@ impl Growth {
             exports: told.collect(),
             moves: true,
             missing: 0,
+            spill: None,
         }
     }
 
@@ -92,6 +94,7 @@ impl Growth {
             exports: Vec::new(),
             moves: true,
             missing: 0,
+            spill: None,
         }
     }
 }
