@@ -30,16 +30,36 @@ struct Killed {
     size_bytes: u64,
 }
 
-/// The first sector and the number of sectors that a file holds.
-fn holds(spill: &Path) -> (u64, u64) {
-    let mut numbers = [0; 16];
-    let read = fs::File::open(spill).and_then(|file| file.read_exact_at(&mut numbers, 48));
+/// The header of a file: when it was written, the first sector that is kept, and the number of
+/// sectors.
+fn header(spill: &Path) -> (u64, u64, u64) {
+    let mut numbers = [0; 32];
+    let read = fs::File::open(spill).and_then(|file| file.read_exact_at(&mut numbers, 32));
     read.expect("a header");
     let number = |at: usize| u64::from_le_bytes(numbers[at..at + 8].try_into().expect("8 bytes"));
-    (number(0), number(8))
+    (number(0), number(16), number(24))
+}
+
+/// Waits until a window is saved that begins there or later. Returns whether the first one is over.
+fn wait_until_saved(spill: &Path, first: u64) -> bool {
+    let mut found = header(spill);
+    until("a window that is saved", || {
+        (0..5000).any(|_| {
+            found = header(spill);
+            let (mtime, start, length) = found;
+            length > 0 && start >= first || first == 0 && mtime > 0
+        })
+    });
+    found.2 == 0
 }
 
 fn killed((row, seed): (&str, u64)) -> Killed {
+    let tries = std::iter::repeat_with(|| killed_once(row, seed));
+    tries.take(20).flatten().next().expect("one that is killed in the middle of a window")
+}
+
+/// Begins, and is killed in a window; `None` where that was just over, and none follows.
+fn killed_once(row: &str, seed: u64) -> Option<Killed> {
     let columns: Vec<&str> = row.split('|').map(str::trim).collect();
     let [name, made, change, added] = columns[..] else { panic!("bad line: {row}") };
     let (level, count) = made.split_once(' ').expect("two words");
@@ -62,20 +82,19 @@ fn killed((row, seed): (&str, u64)) -> Killed {
     Run::of(&mut grow).expect_success("grow");
     let first = if name.ends_with('0') { 0 } else { 8192 };
     loop {
-        until("a window that is saved", || {
-            let (start, length) = holds(&spill);
-            length > 0 && start >= first
-        });
+        let is_over = wait_until_saved(&spill, first);
         served.kill();
-        if holds(&spill).1 > 0 {
-            break;
+        if header(&spill).2 > 0 {
+            return Some(Killed { name: name.to_owned(), members: all, content, size_bytes });
+        }
+        if is_over || first == 0 {
+            return None;
         }
         // It was just over.
         let file = spill.display().to_string();
         served = Served::in_foreground(name, &all, &["--backup-file", &file]);
         slowly(&served);
     }
-    Killed { name: name.to_owned(), members: all, content, size_bytes }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::*;
 
 /// Superblocks behind the data cannot tell that these begin elsewhere.
-const SHAPE: &str = "-l 5 --chunk 64K --metadata 1.0";
+const SHAPE: &str = "-l 5 --chunk 64K --metadata 1.0 --size 15M";
 
 /// The number of sectors that a file says that it holds.
 fn holds(spill: &Path) -> u64 {
