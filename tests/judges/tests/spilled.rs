@@ -65,7 +65,7 @@ fn killed_once(row: &str, seed: u64) -> Option<Killed> {
     let (level, count) = made.split_once(' ').expect("two words");
     let [count, added]: [usize; 2] = [count, added].map(|number| number.parse().expect("a number"));
     let all = members(name, count + added, MEMBER_BYTES);
-    let arguments = ["--chunk", "64K", "--metadata", "1.0", "--assume-clean"];
+    let arguments = ["--chunk", "64K", "--metadata", "1.0", "--size", "22M", "--assume-clean"];
     create(name, level, &all[..count], &arguments);
     let mut served = Served::in_foreground(name, &all[..count], &[]);
     let content = Content::of(seed);

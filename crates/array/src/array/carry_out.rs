@@ -48,13 +48,12 @@ impl Array {
                 }
                 // Its members are as long as they are: no lane of this kind is asked.
                 LaneCommand::Lengthen { .. } => {}
-                LaneCommand::Seal { header } => {
-                    let Self { lane, reshaping, .. } = self;
-                    reshaping.seal(lane, header);
+                LaneCommand::Seal { device, header } => {
+                    self.reshaping.seal(&mut self.lane, device, header);
                 }
-                LaneCommand::Window { front, end, is_saved } => {
+                LaneCommand::Window { front, end, saved_to } => {
                     let Self { lane, requests, jobs, reshaping, .. } = self;
-                    reshaping.set_window(lane, requests, jobs, (front, end), is_saved);
+                    reshaping.set_window(lane, requests, jobs, (front, end), saved_to);
                 }
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
@@ -88,7 +87,7 @@ impl Array {
                 let status = self.lane.keeper().status();
                 if let Err(why) = Reshaping::begin(&mut self.lane, &status, id, grow) {
                     if !status.superblock.has(feature::RESHAPE_ACTIVE) {
-                        self.lane.keeper_mut().end_spill();
+                        self.lane.report(LaneReport::NothingIsSaved);
                     }
                     self.lane.actions.push_back(Action::Reply { id, result: Err(why) });
                 }

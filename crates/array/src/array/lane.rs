@@ -116,7 +116,12 @@ impl Lane {
     /// Returns whether I/O goes there: to a member that lives, or to the device beside them that
     /// what is moved in place is saved to.
     pub(super) fn takes_io(&self, id: MemberId) -> bool {
-        self.keeper().members().live(id) || self.keeper().spill() == Some(id)
+        self.keeper().members().live(id) || self.map.saved_to() == Some(id)
+    }
+
+    /// Returns whether what is being moved does not go on.
+    pub(super) const fn moves_no_more(&self) -> bool {
+        self.keeper().has_failed() || self.keeper().writes_over()
     }
 
     /// Sends one I/O to a member.

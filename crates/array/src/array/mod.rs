@@ -229,7 +229,7 @@ impl Array {
                 let error = if failed { RequestError::Failed } else { RequestError::Medium };
                 self.follow(Some(JobEvent::Ended(index, Err(error))));
             }
-            if self.lane.map.saved_from().is_some() && self.lane.keeper().moves_no_more() {
+            if self.lane.map.saved_to().is_some() && self.lane.moves_no_more() {
                 self.requests.window_moved(&mut self.lane, &mut self.jobs);
             }
             let updates = self.lane.keeper().updates();

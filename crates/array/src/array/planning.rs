@@ -71,8 +71,9 @@ impl Planner<'_> {
         if !self.map.has_parity() {
             return self.plan_copy_move(unit, avoid, taken);
         }
-        let (plan, segments) = match self.map.saved_from() {
-            Some(from) => self.read_saved(unit, from, avoid, taken)?,
+        let (plan, segments) = match self.map.saved_to() {
+            Some(device) if avoid.contains(&device) => return Err(Unrecoverable),
+            Some(device) => self.read_saved(unit, device, taken),
             None => self.read_moved(unit, avoid, taken)?,
         };
         parity::write(plan, &self.moved_view(unit), &segments, zero, false, taken)
@@ -85,12 +86,11 @@ impl Planner<'_> {
         avoid: &[MemberId],
         taken: &mut Taken,
     ) -> Result<Plan, Unrecoverable> {
-        let from = self.map.saved_from().ok_or(Unrecoverable)?;
-        let member = self.keeper.spill().ok_or(Unrecoverable)?;
+        let member = self.map.saved_to().ok_or(Unrecoverable)?;
         let (mut plan, segments) = self.read_moved(unit, avoid, taken)?;
         for Segment { index, source, .. } in segments {
             let Source::Buf(buf) = source else { continue };
-            let sector = self.saved_at(unit, index, from);
+            let sector = self.saved_at(unit, index);
             let op = IoOp::Write { sector, buf, fua: false, fill: false };
             plan.writes.push(MemberIo { member, op });
         }
@@ -98,30 +98,22 @@ impl Planner<'_> {
     }
 
     /// The sector at which a strip of a unit is saved.
-    fn saved_at(&self, unit: Unit, index: u32, from: u64) -> u64 {
-        HEADER_SECTORS + data_sector(&self.map.geometry, unit.start, index) - from
+    fn saved_at(&self, unit: Unit, index: u32) -> u64 {
+        HEADER_SECTORS + data_sector(&self.map.geometry, unit.start, index) - self.map.front()
     }
 
     /// Reads the data of a unit where they were saved.
-    fn read_saved(
-        &self,
-        unit: Unit,
-        from: u64,
-        avoid: &[MemberId],
-        taken: &mut Taken,
-    ) -> Result<(Plan, Vec<Segment>), Unrecoverable> {
-        let member = self.keeper.spill().filter(|spill| !avoid.contains(spill));
-        let member = member.ok_or(Unrecoverable)?;
+    fn read_saved(&self, unit: Unit, member: MemberId, taken: &mut Taken) -> (Plan, Vec<Segment>) {
         let rows = Rows::new(0, unit.sectors);
         let mut plan = Plan::default();
         let mut segments = Vec::new();
         for index in 0..self.map.geometry.data_disks() {
             let buf = rows.of(taken.take());
-            let sector = self.saved_at(unit, index, from);
+            let sector = self.saved_at(unit, index);
             plan.reads.push(MemberIo { member, op: IoOp::Read { sector, buf } });
             segments.push(Segment { index, rows, source: Source::Buf(buf) });
         }
-        Ok((plan, segments))
+        (plan, segments)
     }
 
     /// Reads the data of a unit of the map that they move to where they lie.

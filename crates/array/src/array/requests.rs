@@ -210,9 +210,9 @@ impl Requests {
             }
             let sector = request.sector + cut;
             let is_moving = lane.map.is_moving(sector) && !crate::broken("reshape-window");
-            let waits = request.op.changes_data() || lane.map.saved_from().is_some();
+            let waits = request.op.changes_data() || lane.map.saved_to().is_some();
             if waits && left > 0 && is_moving {
-                let is_over = lane.map.saved_from().is_some() && lane.keeper().moves_no_more();
+                let is_over = lane.map.saved_to().is_some() && lane.moves_no_more();
                 let in_flight = self.get_mut(index);
                 if is_over {
                     // Neither map holds there, and nothing goes on.

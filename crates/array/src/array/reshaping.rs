@@ -23,8 +23,8 @@ use crate::{Buf, MemberId, Refusal};
 #[derive(Debug, Default)]
 pub(super) struct Reshaping {
     opens: bool,
-    /// A header that is written once what was saved before is durable.
-    header: Option<Vec<u8>>,
+    /// A header that is written to this device once what was saved there is durable.
+    header: Option<(MemberId, Vec<u8>)>,
 }
 
 impl Reshaping {
@@ -83,12 +83,12 @@ impl Reshaping {
         requests: &mut Requests,
         jobs: &mut Jobs,
         (front, end): (u64, u64),
-        is_saved: bool,
+        saved_to: Option<MemberId>,
     ) {
         // What is kept of the old map's rows means others now.
         lane.members_change();
         lane.map.set_window(front, end);
-        lane.map.set_saved(is_saved);
+        lane.map.set_saved_to(saved_to);
         lane.ios.elders.turn();
         jobs.elders.turn();
         self.opens = end != front;
@@ -96,41 +96,31 @@ impl Reshaping {
     }
 
     /// Has a header written, once what was saved is durable.
-    pub(super) fn seal(&mut self, lane: &mut Lane, header: Vec<u8>) {
-        self.header = Some(header);
-        match lane.keeper().spill() {
-            Some(spill) => lane.issue(spill, IoOp::Flush, Owner::Spill { page: None }),
-            None => self.sealed(lane, false),
-        }
+    pub(super) fn seal(&mut self, lane: &mut Lane, device: MemberId, header: Vec<u8>) {
+        self.header = Some((device, header));
+        lane.issue(device, IoOp::Flush, Owner::Spill { page: None });
     }
 
     /// What was saved is durable, or the header that was written from a page.
     pub(super) fn spill_answered(&mut self, lane: &mut Lane, page: Option<u64>, ok: bool) {
         if let Some(offset) = page {
             lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
-            return self.sealed(lane, ok);
         }
-        match lane.keeper().spill().filter(|_| ok) {
-            Some(spill) => self.write_header(lane, spill),
-            None => self.sealed(lane, false),
+        match self.header.take() {
+            Some((device, header)) if ok => self.write_header(lane, device, header),
+            _ => lane.report(LaneReport::Sealed(ok)),
         }
     }
 
-    fn write_header(&mut self, lane: &mut Lane, spill: MemberId) {
+    fn write_header(&mut self, lane: &mut Lane, device: MemberId, bytes: Vec<u8>) {
         let Some(page) = lane.pool.take_page() else {
             // Metadata are written from all of them, and give them back.
-            return lane.issue(spill, IoOp::Flush, Owner::Spill { page: None });
+            return self.seal(lane, device, bytes);
         };
-        let bytes = self.header.take().unwrap_or_default();
         let buf = Buf { len: bytes.len() as u32, ..page };
         lane.actions.push_back(Action::Store { buf, bytes });
         let op = IoOp::Write { sector: 0, buf, fua: true, fill: false };
-        lane.issue(spill, op, Owner::Spill { page: Some(page.offset) });
-    }
-
-    fn sealed(&mut self, lane: &mut Lane, ok: bool) {
-        self.header = None;
-        lane.report(LaneReport::Sealed(ok));
+        lane.issue(device, op, Owner::Spill { page: Some(page.offset) });
     }
 
     /// Returns whether a window is to open, and nothing stands against it.

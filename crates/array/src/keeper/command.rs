@@ -109,7 +109,16 @@ impl Keeper {
                 Some(answer) => answer,
                 None => return,
             },
-            Command::Spill(new) => self.spill_command(*new),
+            Command::Spill(_) if self.stop.over_arrays || self.core.rules.lane_takes_spares => {
+                refuse(
+                    "nothing of an array of arrays, or over nodes, moves in place",
+                    "leave --spill out",
+                )
+            }
+            Command::Spill(new) => {
+                self.core.spill = Some(Spill::new(new.member, new.device, new.device_sectors));
+                Ok(())
+            }
             Command::JournalMode(mode) => self.journal_mode_command(mode),
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
@@ -117,16 +126,6 @@ impl Keeper {
             Command::Grow(_) | Command::NoteMove(_) => reshaped(&command),
         };
         self.reply(id, before, answer);
-    }
-
-    /// Takes a device that the move which is asked for next saves to.
-    fn spill_command(&mut self, new: NewMember) -> CommandAnswer {
-        if self.stop.over_arrays || self.core.rules.lane_takes_spares {
-            let next = "leave --spill out";
-            return refuse("nothing of an array of arrays, or over nodes, moves in place", next);
-        }
-        self.core.spill = Some(Spill::new(new.member, new.device, new.device_sectors));
-        Ok(())
     }
 
     fn note_command(&mut self, id: CommandId, note: MoveNote) {

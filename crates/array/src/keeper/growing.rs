@@ -298,7 +298,7 @@ impl Growing {
         core.out.push(LaneCommand::Grown(Box::new(shape)));
         if let Some(moving) = Moving::of(&core.metadata.superblock) {
             let (front, end) = moving.span();
-            core.out.push(LaneCommand::Window { front, end, is_saved: false });
+            core.out.push(LaneCommand::Window { front, end, saved_to: None });
         }
         if let Some(id) = id {
             core.out.push(LaneCommand::Reply(id, answer));

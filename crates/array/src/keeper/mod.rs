@@ -378,14 +378,9 @@ impl Keeper {
             && take_moved(&mut self.sync)
         {
             self.growing.conclude(&mut self.core, &mut self.sync);
-            self.end_spill();
+            self.core.spill.iter_mut().for_each(Spill::end);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
-    }
-
-    /// A move is over, or did not begin: nothing is saved to the device for that any more.
-    pub(crate) fn end_spill(&mut self) {
-        self.core.spill.iter_mut().for_each(|spill| spill.is_over = true);
     }
 
     /// Superblocks tell of a reshape: data are to move.

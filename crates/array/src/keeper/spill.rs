@@ -1,9 +1,7 @@
-//! The device beside the members that a move in place saves to, in the form of mdadm's backup files.
+//! The device beside the members that a move in place saves to.
 
-use super::core::Core;
 use crate::MemberId;
-use crate::format::backup::{BackupHeader, HEADER_SECTORS};
-use crate::format::superblock::time_parts;
+use crate::format::backup::HEADER_SECTORS;
 use crate::status::SpillStatus;
 
 /// The device. It is no member, and has no superblock; its number is none of theirs.
@@ -26,6 +24,11 @@ impl Spill {
         self.sectors.saturating_sub(HEADER_SECTORS)
     }
 
+    /// The move is over, or did not begin.
+    pub(super) const fn end(&mut self) {
+        self.is_over = true;
+    }
+
     pub(super) fn status(&self) -> SpillStatus {
         let Self { member, device, sectors, is_over } = self;
         SpillStatus {
@@ -34,14 +37,5 @@ impl Spill {
             sectors: *sectors,
             is_over: *is_over,
         }
-    }
-}
-
-impl Core {
-    /// The header that tells of so many sectors of the array from this one on.
-    pub(super) fn backup_header(&self, start: u64, length: u64) -> Vec<u8> {
-        let (mtime, _) = time_parts(self.metadata.wall_clock(self.now));
-        let set_uuid = self.metadata.superblock.set_uuid;
-        BackupHeader { set_uuid, mtime, start, length }.encode()
     }
 }

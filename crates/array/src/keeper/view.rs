@@ -40,13 +40,6 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.block_bytes
     }
 
-    /// The device that what is moved in place is saved to.
-    #[must_use]
-    pub fn spill(self) -> Option<MemberId> {
-        let spill = self.keeper.core.spill.as_ref();
-        spill.filter(|spill| !spill.is_over).map(|spill| spill.member)
-    }
-
     /// The UUID of the array.
     #[must_use]
     pub const fn set_uuid(self) -> [u8; 16] {
@@ -63,13 +56,6 @@ impl<'a> KeeperView<'a> {
     #[must_use]
     pub const fn has_failed(self) -> bool {
         self.keeper.core.service.failed
-    }
-
-    /// Returns whether what is being moved does not go on before the array ends.
-    #[must_use]
-    pub fn moves_no_more(self) -> bool {
-        let waits = self.keeper.sync.moving.as_ref().is_some_and(|moving| moving.waits.is_some());
-        self.has_failed() || self.writes_over() || self.is_stopping() && waits
     }
 
     /// Returns whether no more writes can be served, though reads can.

@@ -44,8 +44,8 @@ pub struct Settlement {
 
 impl Halfway {
     /// Returns what is to be written for the machine to go on with this, once the members and the
-    /// backups have been looked at; `None` where it would not be safe. It `saves` what it is about to
-    /// overwrite to the file that has the backups.
+    /// backups have been looked at; `None` where it would not be safe. It `saves` what it is about
+    /// to overwrite to the file that has the backups.
     pub fn settled(
         &self,
         candidates: &[Candidate],

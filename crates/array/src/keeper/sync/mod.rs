@@ -59,6 +59,11 @@ impl Sync {
         } else if core.service.writes_over {
             self.interrupt("a member is gone");
         }
+        let waits = |moving: &Moving| moving.moves_saved() && moving.waits.is_some();
+        if core.service.stopping && self.moving.as_ref().is_some_and(waits) {
+            // Requests wait where neither map holds.
+            core.service.writes_over = true;
+        }
         match self.phase {
             WorkPhase::Idle => self.choose(core),
             WorkPhase::Running => self.go_on(core),
@@ -287,7 +292,7 @@ impl Sync {
         let mut skipped = 0;
         while self.cursor < window::limit(self)
             && self.units.len() < core.rules.units_at_once
-            && self.may_issue(core)
+            && window::may_issue(self, core)
         {
             if self.issue_unit(core) {
                 self.charge_speed(core);
@@ -298,18 +303,6 @@ impl Sync {
                 }
             }
         }
-    }
-
-    /// Returns whether a unit may be asked for now.
-    fn may_issue(&self, core: &Core) -> bool {
-        let over = core.service.failed || core.service.writes_over;
-        if self.action == SyncAction::Reshape
-            && self.moving.as_ref().is_some_and(Moving::must_go_on)
-        {
-            return !over;
-        }
-        let in_time = self.speed.next_at().is_some_and(|at| at <= core.now);
-        self.interrupted.is_none() && !self.paused && in_time
     }
 
     fn pump(&mut self, core: &mut Core) {

@@ -223,10 +223,20 @@ impl Moving {
         (self.position(first), self.position(end) - self.position(first))
     }
 
+    /// Returns whether units are being saved.
+    pub(super) fn is_saving(&self) -> bool {
+        self.stage == MovingStage::Saving
+    }
+
+    /// Returns whether units are moved from where they were saved.
+    pub(super) fn moves_saved(&self) -> bool {
+        self.is_saved && self.stage == MovingStage::Open
+    }
+
     /// Returns whether a window that is being moved must be moved as a whole: neither map holds
     /// there.
     pub(super) fn must_go_on(&self) -> bool {
-        self.is_saved && self.stage == MovingStage::Open && self.waits.is_none()
+        self.moves_saved() && self.waits.is_none()
     }
 
     /// Returns how far the front has come once all of the window before this place has moved.

@@ -79,20 +79,10 @@ impl Sync {
         }
         let low = self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor);
         match &self.moving {
-            Some(moving) if self.is_saving() => moving.done(moving.front),
+            Some(moving) if moving.is_saving() => moving.done(moving.front),
             Some(moving) if self.action == SyncAction::Reshape => moving.done(low),
             _ => low,
         }
-    }
-
-    pub(super) fn is_saving(&self) -> bool {
-        self.moving.as_ref().is_some_and(|moving| moving.stage == MovingStage::Saving)
-    }
-
-    /// Returns whether units are moved from where they were saved.
-    pub(super) fn moves_saved(&self) -> bool {
-        let moves = |moving: &Moving| moving.is_saved && moving.stage == MovingStage::Open;
-        self.moving.as_ref().is_some_and(moves)
     }
 
     /// Returns whether the action is over but for what is read back.
@@ -304,4 +294,12 @@ impl Sync {
             SyncAction::Check | SyncAction::Repair | SyncAction::Reshape | SyncAction::Idle => {}
         }
     }
+}
+
+/// What is about to be overwritten could not be saved, or not be read from there: it is tried again
+/// after a while.
+pub(super) fn note_unsaved(sync: &mut Sync, core: &Core, place: u64) {
+    let device = core.spill.as_ref().map_or("", |spill| &spill.device);
+    sync.note_unmoved(place, format!("{device} cannot be written or read"));
+    sync.retry_at = Some(core.now.plus_millis(FULL_MS));
 }

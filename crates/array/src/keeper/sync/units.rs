@@ -1,6 +1,7 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, FULL_MS, Sync, TORN, window};
+use super::state::note_unsaved;
+use super::{BUSY_MS, FULL_MS, Moving, Sync, TORN};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
@@ -50,7 +51,9 @@ impl Sync {
                 }
                 Work::Rebuild(targets)
             }
-            SyncAction::Reshape if self.is_saving() => Work::Save,
+            SyncAction::Reshape if self.moving.as_ref().is_some_and(Moving::is_saving) => {
+                Work::Save
+            }
             SyncAction::Reshape => Work::Move,
             SyncAction::Idle => return false,
         };
@@ -139,6 +142,7 @@ impl Sync {
         done: Done,
     ) -> Option<Untrue> {
         let mut failed = None;
+        let moves_saved = self.moving.as_ref().is_some_and(Moving::moves_saved);
         match (work, done) {
             (Work::Verify(id), done) => failed = untrue(core, *id, unit, &done),
             (_, Done::Well { equal }) => {
@@ -155,11 +159,11 @@ impl Sync {
                     copying.note_copied(core, unit.start, unit.end());
                 }
             }
-            (Work::Move, _) if self.moves_saved() && !core.service.failed => {
-                window::note_unsaved(self, core, place);
+            (Work::Move, _) if moves_saved && !core.service.failed => {
+                note_unsaved(self, core, place);
             }
             (Work::Save, Done::Full) if self.work_goes_on() => {
-                window::note_unsaved(self, core, place);
+                note_unsaved(self, core, place);
             }
             (Work::Move | Work::Save, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {

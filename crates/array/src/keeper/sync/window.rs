@@ -2,10 +2,12 @@
 
 use super::FULL_MS;
 use super::moving::{Moving, MovingStage};
-use super::state::{Sync, WorkPhase};
+use super::state::{Sync, WorkPhase, note_unsaved};
 use super::units::is_busy;
 use crate::SECTOR_BYTES;
 use crate::events::SyncAction;
+use crate::format::backup::BackupHeader;
+use crate::format::superblock::time_parts;
 use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
 use crate::keeper::spill::Spill;
@@ -24,6 +26,17 @@ pub(super) fn limit(sync: &Sync) -> u64 {
         },
         _ => sync.end,
     }
+}
+
+/// Returns whether a unit may be asked for now.
+pub(super) fn may_issue(sync: &Sync, core: &Core) -> bool {
+    let over = core.service.failed || core.service.writes_over;
+    let moving = sync.moving.as_ref().filter(|_| sync.action == SyncAction::Reshape);
+    if moving.is_some_and(Moving::must_go_on) {
+        return !over;
+    }
+    let in_time = sync.speed.next_at().is_some_and(|at| at <= core.now);
+    sync.interrupted.is_none() && !sync.paused && in_time
 }
 
 /// Takes the next step of a reshape.
@@ -120,24 +133,37 @@ fn open(sync: &mut Sync, core: &mut Core) {
 
 fn tell_window(moving: &Moving, core: &mut Core) {
     let Moving { front, window: end, is_saved, .. } = *moving;
-    core.out.push(LaneCommand::Window { front, end, is_saved });
+    let saved_to = if is_saved { core.spill.as_ref().map(|spill| spill.member) } else { None };
+    core.out.push(LaneCommand::Window { front, end, saved_to });
 }
 
 /// All of the window is saved: has a header tell of it, once that is durable.
 fn seal(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
     let (start, length) = moving.saved();
-    let header = core.backup_header(start, length);
+    let header = header(core, start, length);
     moving.stage = MovingStage::Sealing;
-    core.out.push(LaneCommand::Seal { header });
+    tell_header(core, header);
 }
 
 /// All of the window has moved, or nothing of it has: no header is to tell of it. Until then
 /// nothing is written there that a backup would undo.
 fn drop_saved(moving: &mut Moving, core: &mut Core) {
-    let header = core.backup_header(0, 0);
+    let header = header(core, 0, 0);
     moving.stage = MovingStage::Dropping;
-    core.out.push(LaneCommand::Seal { header });
+    tell_header(core, header);
+}
+
+fn tell_header(core: &mut Core, header: Vec<u8>) {
+    let device = core.spill.as_ref().map(|spill| spill.member);
+    core.out.0.extend(device.map(|device| LaneCommand::Seal { device, header }));
+}
+
+/// The header that tells of so many sectors of the array from this one on.
+fn header(core: &Core, start: u64, length: u64) -> Vec<u8> {
+    let (mtime, _) = time_parts(core.metadata.wall_clock(core.now));
+    let set_uuid = core.metadata.superblock.set_uuid;
+    BackupHeader { set_uuid, mtime, start, length }.encode()
 }
 
 /// A header is written, or could not be.
@@ -161,14 +187,6 @@ pub(in crate::keeper) fn sealed(sync: &mut Sync, core: &mut Core, ok: bool) {
         }
         _ => {}
     }
-}
-
-/// What is about to be overwritten could not be saved, or not be read from there: it is tried again
-/// after a while.
-pub(super) fn note_unsaved(sync: &mut Sync, core: &Core, place: u64) {
-    let device = core.spill.as_ref().map_or("", |spill| &spill.device);
-    sync.note_unmoved(place, format!("{device} cannot be written or read"));
-    sync.retry_at = Some(core.now.plus_millis(FULL_MS));
 }
 
 /// All that was asked for is moved: tells the members so, as far as stripes are whole.
