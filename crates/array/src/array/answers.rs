@@ -94,7 +94,7 @@ impl Array {
     /// Puts a write off that must land and has no room. False when it is none, or has waited for
     /// too long.
     fn put_off(&mut self, member: MemberId, op: IoOp, owner: Owner, error: IoError) -> bool {
-        let is_spill = self.is_spill(member, owner);
+        let is_spill = self.lane.is_spill(member, owner);
         if error.kind != IoErrorKind::Full || is_spill || !must_land(&self.lane, owner) {
             return false;
         }
@@ -107,14 +107,9 @@ impl Array {
         true
     }
 
-    /// Returns whether an I/O is one on the device beside the members.
-    fn is_spill(&self, member: MemberId, owner: Owner) -> bool {
-        matches!(owner, Owner::Spill { .. }) || self.lane.map.saved_to() == Some(member)
-    }
-
     /// Tells the keeper of an I/O that failed.
     fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
-        if matches!(op, IoOp::Discard { .. }) || self.is_spill(id, owner) {
+        if matches!(op, IoOp::Discard { .. }) || self.lane.is_spill(id, owner) {
             return;
         }
         self.lane.members_change();

@@ -119,6 +119,11 @@ impl Lane {
         self.keeper().members().live(id) || self.map.saved_to() == Some(id)
     }
 
+    /// Returns whether an I/O is one on that device.
+    pub(super) fn is_spill(&self, member: MemberId, owner: Owner) -> bool {
+        matches!(owner, Owner::Spill { .. }) || self.map.saved_to() == Some(member)
+    }
+
     /// Returns whether what is being moved does not go on.
     pub(super) const fn moves_no_more(&self) -> bool {
         self.keeper().has_failed() || self.keeper().writes_over()

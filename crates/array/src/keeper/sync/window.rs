@@ -31,8 +31,8 @@ pub(super) fn limit(sync: &Sync) -> u64 {
 /// Returns whether a unit may be asked for now.
 pub(super) fn may_issue(sync: &Sync, core: &Core) -> bool {
     let over = core.service.failed || core.service.writes_over;
-    let moving = sync.moving.as_ref().filter(|_| sync.action == SyncAction::Reshape);
-    if moving.is_some_and(Moving::must_go_on) {
+    let must_go_on = sync.moving.as_ref().is_some_and(Moving::must_go_on);
+    if sync.action == SyncAction::Reshape && must_go_on {
         return !over;
     }
     let in_time = sync.speed.next_at().is_some_and(|at| at <= core.now);
