@@ -352,6 +352,9 @@ pub enum Command {
     Add(Box<NewMember>),
     /// Attach a device that is to hold the journal, in the place of one that was lost.
     AddJournal(Box<NewMember>),
+    /// Attach a device beside the members: the change of the shape that is asked for next saves to
+    /// it what it overwrites.
+    Spill(Box<NewMember>),
     /// Change the mode in which writes go by md's journal. The mode is kept nowhere: an array
     /// starts with write-through.
     JournalMode(JournalMode),

@@ -31,7 +31,7 @@ pub(crate) use lineage::{Lineage, lineage};
 pub use pieces::{ArrayPiece, Pieces};
 pub use reshape::{Backup, BackupError, Halfway, ReadMember, Settlement, SettlingWrite};
 pub use start_log::StartLog;
-pub use steps::decide;
+pub use steps::{decide, decide_saving};
 pub use verdict::Verdict;
 
 pub use crate::options::Options;
@@ -97,6 +97,17 @@ pub struct Config {
     pub force: bool,
     /// Smallest I/O that the array and every member take, a power of two from 512 to 4096.
     pub block_bytes: u32,
+    /// The device that a move in place saves to; its id is the next after those of the members.
+    pub spill: Option<SpillConfig>,
+}
+
+/// A device beside the members that a move in place saves to.
+#[derive(Clone, Debug)]
+pub struct SpillConfig {
+    /// Path, for messages and status.
+    pub device: String,
+    /// Size.
+    pub sectors: u64,
 }
 
 /// One member to attach.

@@ -23,7 +23,7 @@ use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next, Refusal};
-use crate::status::{ArrayState, MemberState, MemberStatus, Status};
+use crate::status::{ArrayState, MemberState, MemberStatus, SpillStatus, Status};
 
 /// A change that is wished for: one thing of the array, and the rest as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,9 @@ pub struct NewShape {
     /// Data move, to rows that begin so many sectors behind the old ones: from the end of the
     /// array on, or from its begin on where it is less than none. 0: all stay.
     pub offset_sectors: i64,
+    /// Data move in place: so many sectors of the array are saved at a time before they are
+    /// overwritten. 0: nothing is.
+    pub saved_sectors: u64,
 }
 
 impl NewShape {
@@ -83,6 +86,7 @@ impl NewShape {
             roles: Role::all(superblock.raid_disks as u16).map(Some).collect(),
             own_sectors: Vec::new(),
             offset_sectors: 0,
+            saved_sectors: 0,
         }
     }
 
@@ -124,7 +128,7 @@ impl NewShape {
     /// Returns whether data move.
     #[must_use]
     pub const fn moves(&self) -> bool {
-        self.offset_sectors != 0
+        self.offset_sectors != 0 || self.saved_sectors != 0
     }
 
     /// Returns how many roles nobody has at first.
@@ -157,6 +161,10 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     }?;
     if grow != Grow::Undo {
         check_spares(status, level, &new)?;
+        if spill(status).is_some() && new.saved_sectors == 0 {
+            let reason = "nothing is overwritten that is yet to be moved";
+            return refuse(reason, "leave --spill out");
+        }
     }
     new.geometry()?;
     Ok(new)
@@ -208,6 +216,11 @@ fn layout_number(status: &Status, level: Level) -> u32 {
     if unset { 0 } else { status.superblock.layout }
 }
 
+/// The device that what is moved in place may be saved to.
+fn spill(status: &Status) -> Option<&SpillStatus> {
+    status.spill.as_ref().filter(|spill| !spill.is_over)
+}
+
 /// Checks that the array takes changes at all.
 fn check_serves(status: &Status) -> Result<(), Refusal> {
     if status.state == ArrayState::Failed {
@@ -252,7 +265,7 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     }
     if superblock.reshape.new_offset == 0 {
         let next = Next::by("wait for it", Invocation::Watch { array: None });
-        return refuse("md began to move its data in place, where there is no way back", next);
+        return refuse("its data move in place, where there is no way back", next);
     }
     let old = shape_of_side(superblock, Side::Old);
     let shape = old.as_ref().and_then(NewShape::of_superblock);

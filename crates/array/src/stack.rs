@@ -258,7 +258,10 @@ impl Stack {
                 self.pending.push(Pending { then: Some(Then::StopInner), ..expect(1) });
                 self.outer.handle(self.now, Event::Command { id, command: Command::Stop });
             }
-            Command::Grow(_) | Command::GrowSuspending(_) | Command::NoteMove(_) => {
+            Command::Grow(_)
+            | Command::GrowSuspending(_)
+            | Command::NoteMove(_)
+            | Command::Spill(_) => {
                 self.pending.push(expect(1));
                 self.outer.handle(self.now, Event::Command { id, command });
             }

@@ -246,6 +246,20 @@ impl JournalMode {
     }
 }
 
+/// A device beside the members that a move in place saves to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SpillStatus {
+    /// The id under which I/O is done on it.
+    pub member: MemberId,
+    /// Path.
+    pub device: String,
+    /// Its size.
+    pub sectors: u64,
+    /// Nothing is saved to it any more.
+    pub is_over: bool,
+}
+
 /// The holders of an array over nodes, as the nodes have recorded them last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -340,6 +354,8 @@ pub struct Status {
     pub journal: Option<JournalStatus>,
     /// Size of the journal of each member on a node; 0 without journals.
     pub journal_bytes: u64,
+    /// The device that a move in place saves to.
+    pub spill: Option<SpillStatus>,
     /// More members are away than it can do without.
     pub waiting: Option<Waiting>,
     /// The latest view, of arrays over nodes that are written.
@@ -420,6 +436,7 @@ impl Status {
             bitmap: None,
             journal: None,
             journal_bytes: 0,
+            spill: None,
             waiting: None,
             view: None,
             children: Vec::new(),

@@ -115,6 +115,7 @@ pub(crate) fn kept(
         read_only,
         force: false,
         block_bytes,
+        spill: None,
     })
 }
 

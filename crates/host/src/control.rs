@@ -26,6 +26,7 @@ mod replace;
 mod rooms;
 mod served;
 mod server;
+mod spill;
 mod verbs;
 pub mod wire;
 

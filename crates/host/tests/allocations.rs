@@ -90,6 +90,7 @@ fn array(level: i32, layout: u32) -> Array {
         read_only: false,
         force: false,
         block_bytes: 512,
+        spill: None,
     };
     let bytes = Array::scratch_bytes(&config);
     Array::new(Instant(0), config, Scratch { offset: 0, bytes }).unwrap()

@@ -34,6 +34,7 @@ mod rescue;
 mod reshape;
 mod revive;
 mod served;
+mod spilled;
 mod split;
 mod support;
 mod typed;

@@ -94,7 +94,8 @@ impl Array {
     /// Puts a write off that must land and has no room. False when it is none, or has waited for
     /// too long.
     fn put_off(&mut self, member: MemberId, op: IoOp, owner: Owner, error: IoError) -> bool {
-        if error.kind != IoErrorKind::Full || !must_land(&self.lane, owner) {
+        let is_spill = self.lane.is_spill(member, owner);
+        if error.kind != IoErrorKind::Full || is_spill || !must_land(&self.lane, owner) {
             return false;
         }
         let fault = Fault { sector: op.sector(), errno: error.errno };
@@ -108,7 +109,7 @@ impl Array {
 
     /// Tells the keeper of an I/O that failed.
     fn note_error(&mut self, id: MemberId, op: IoOp, owner: Owner, error: IoError) {
-        if matches!(op, IoOp::Discard { .. }) {
+        if matches!(op, IoOp::Discard { .. }) || self.lane.is_spill(id, owner) {
             return;
         }
         self.lane.members_change();
@@ -136,6 +137,10 @@ impl Array {
                 self.follow(event);
             }
             Owner::Meta { page } => self.meta_io_done(page),
+            Owner::Spill { page } => {
+                self.reshaping.spill_answered(lane, page, outcome.is_some());
+                self.carry_out();
+            }
             Owner::PartialParity(io) => {
                 if let WriteLog::PartialParity(logs) = &mut logging.log {
                     logs.answered(lane, io, outcome);
@@ -214,9 +219,9 @@ impl Array {
     fn write_failed(&mut self, index: usize, (member, _, error): Failed) {
         let job = self.jobs.get_mut(index);
         job.run.answered(Outcome::Done);
-        if self.lane.keeper().members().live(member) {
-            // Still live: it is the last copy or has no room, so the array goes on and the request
-            // fails.
+        if self.lane.takes_io(member) {
+            // Still live: it is the last copy, no member, or has no room, so the array goes on and
+            // the request fails.
             let full = error.kind == IoErrorKind::Full;
             let error = if full { RequestError::NoSpace } else { RequestError::Medium };
             job.write_failed = Some(error);

@@ -6,6 +6,7 @@ use super::job::{Check, Job, JobKind};
 use super::reshaping::Reshaping;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
+use crate::format::superblock::feature;
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
 use crate::{Buf, IoOp};
@@ -48,9 +49,12 @@ impl Array {
                 }
                 // Its members are as long as they are: no lane of this kind is asked.
                 LaneCommand::Lengthen { .. } => {}
-                LaneCommand::Window { front, end } => {
+                LaneCommand::Seal { device, header } => {
+                    self.reshaping.seal(&mut self.lane, device, header);
+                }
+                LaneCommand::Window { front, end, saved_to } => {
                     let Self { lane, requests, jobs, reshaping, .. } = self;
-                    reshaping.set_window(lane, requests, jobs, (front, end));
+                    reshaping.set_window(lane, requests, jobs, (front, end), saved_to);
                 }
                 LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
@@ -86,6 +90,9 @@ impl Array {
             _ => return self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
         };
         if let Err(why) = begun {
+            if !lane.keeper().status().superblock.has(feature::RESHAPE_ACTIVE) {
+                lane.report(LaneReport::NothingIsSaved);
+            }
             lane.actions.push_back(Action::Reply { id, result: Err(why) });
         }
     }
@@ -133,6 +140,7 @@ impl Array {
             Work::Compare(fix) => JobKind::Check(Check::new(unit, fix)),
             Work::Rebuild(targets) => JobKind::Rebuild { unit, targets },
             Work::Verify(target) => JobKind::Verify { unit, target },
+            Work::Save => JobKind::Save { unit },
             Work::Move => JobKind::Move { unit },
             // Spares are members here while they are copied to.
             Work::Copy => {

@@ -99,6 +99,7 @@ impl Array {
             JobKind::Rebuild { .. }
             | JobKind::Check { .. }
             | JobKind::Verify { .. }
+            | JobKind::Save { .. }
             | JobKind::Move { .. } => {
                 self.work_done(job, result);
             }
@@ -111,7 +112,7 @@ impl Array {
         if keeper.is_read_only() || keeper.is_stopping() || !keeper.is_redundant() {
             return;
         }
-        if matches!(job.kind, JobKind::Move { .. }) {
+        if matches!(job.kind, JobKind::Save { .. } | JobKind::Move { .. }) {
             // Soon it lies elsewhere. Rows of the job are those of the map that it moves to.
             return;
         }

@@ -51,6 +51,7 @@ impl Array {
                 JobKind::Rebuild { .. }
                     | JobKind::Check { .. }
                     | JobKind::Verify { .. }
+                    | JobKind::Save { .. }
                     | JobKind::Move { .. }
             )
         };
@@ -94,6 +95,7 @@ impl Array {
                 | JobKind::Mend { .. }
                 | JobKind::Verify { .. }
                 | JobKind::Check { .. }
+                | JobKind::Save { .. }
                 | JobKind::Move { .. } => {}
             }
         }
@@ -246,6 +248,7 @@ impl WaitCounts {
                 self.updates += 1;
                 self.pages += usize::from(page.is_some());
             }
+            Owner::Spill { page } => self.pages += usize::from(page.is_some()),
             Owner::PartialParity(_)
             | Owner::Journal(_)
             | Owner::Recovery(_)

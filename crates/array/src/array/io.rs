@@ -24,6 +24,8 @@ pub(crate) enum Owner {
     Journal(JournalIo),
     /// The recovery, which brings in place what a log told when the array starts.
     Recovery(RecoveryIo),
+    /// A header of what is saved beside the members, from this page; or the flush before it.
+    Spill { page: Option<u64> },
     /// A page that is read from the journal into the memory for dirty pages, by its number.
     Loading(usize),
     /// A part of a read of a read-only array, by the number of the read.
@@ -45,6 +47,7 @@ impl Owner {
             | Self::Plain { .. }
             | Self::Job(_)
             | Self::Meta { .. }
+            | Self::Spill { .. }
             | Self::Nobody => false,
         }
     }

@@ -57,6 +57,8 @@ pub(crate) enum JobKind {
     Verify { unit: Unit, target: MemberId },
     /// Compare a unit's redundancy with its data.
     Check(Check),
+    /// Save the data of a unit of the map that they move to.
+    Save { unit: Unit },
     /// Bring the data of a unit from the map that they lie by to the one that they move to: a unit
     /// of rows there with parity, of the array without.
     Move { unit: Unit },
@@ -120,6 +122,7 @@ impl JobKind {
             | Self::Rebuild { unit, .. }
             | Self::Mend { unit, .. }
             | Self::Verify { unit, .. }
+            | Self::Save { unit }
             | Self::Move { unit }
             | Self::Check(Check { unit, .. }) => (unit.start, unit.end()),
             Self::MirrorWrite { sector, sectors, .. } => (sector, sector + sectors),
@@ -151,7 +154,9 @@ impl JobKind {
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.roles() + 1,
             Self::Move { .. } if !map.has_parity() => 1,
-            Self::Move { .. } => move_strips(map.old().unwrap_or(&map.geometry), &map.geometry),
+            Self::Save { .. } | Self::Move { .. } => {
+                move_strips(map.old().unwrap_or(&map.geometry), &map.geometry)
+            }
             Self::Check { .. } if !map.has_parity() => map.geometry.copies() as usize,
             _ => map.roles(),
         }

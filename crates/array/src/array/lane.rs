@@ -113,6 +113,22 @@ impl Lane {
         Planner { keeper: self.keeper(), map: &self.map, dirty: &self.dirty }
     }
 
+    /// Returns whether I/O goes there: to a member that lives, or to the device beside them that
+    /// what is moved in place is saved to.
+    pub(super) fn takes_io(&self, id: MemberId) -> bool {
+        self.keeper().members().live(id) || self.map.saved_to() == Some(id)
+    }
+
+    /// Returns whether an I/O is one on that device.
+    pub(super) fn is_spill(&self, member: MemberId, owner: Owner) -> bool {
+        matches!(owner, Owner::Spill { .. }) || self.map.saved_to() == Some(member)
+    }
+
+    /// Returns whether what is being moved does not go on.
+    pub(super) const fn moves_no_more(&self) -> bool {
+        self.keeper().has_failed() || self.keeper().writes_over()
+    }
+
     /// Sends one I/O to a member.
     pub(super) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(owner, Some((member, op)));

@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::space;
+use crate::MemberId;
 use crate::code::{Codes, KnownCode};
 use crate::geometry::{Geometry, Strip};
 use crate::keeper::{MOVED, Unit};
@@ -40,6 +41,8 @@ struct OldMap {
     front_row: u64,
     /// Data between the front and this array sector are being moved.
     window_end: u64,
+    /// They are saved to this device, and moved from there: neither map holds.
+    saved_to: Option<MemberId>,
 }
 
 impl OldMap {
@@ -58,7 +61,15 @@ impl ArrayMap {
         let mut map = Self::new(new);
         let codes = map.codes.beside(&old);
         let geometry = old;
-        let old = OldMap { geometry, codes, backwards, front: 0, front_row: 0, window_end: 0 };
+        let old = OldMap {
+            geometry,
+            codes,
+            backwards,
+            front: 0,
+            front_row: 0,
+            window_end: 0,
+            saved_to: None,
+        };
         map.old = Some(Box::new(old));
         map
     }
@@ -79,6 +90,21 @@ impl ArrayMap {
         if let Some(old) = &mut self.old {
             (old.front, old.window_end) = (front, end);
         }
+    }
+
+    /// Sets the device that what is being moved is saved to first.
+    pub(super) fn set_saved_to(&mut self, device: Option<MemberId>) {
+        self.old.iter_mut().for_each(|old| old.saved_to = device);
+    }
+
+    /// Returns it.
+    pub(super) fn saved_to(&self) -> Option<MemberId> {
+        self.old.as_ref().and_then(|old| old.saved_to)
+    }
+
+    /// The array sector from which on data have not moved; the end where all have.
+    pub(super) fn front(&self) -> u64 {
+        self.old.as_ref().map_or_else(|| self.geometry.array_sectors(), |old| old.front)
     }
 
     fn set_window_of_rows(&mut self, front_row: u64, end_row: u64) {

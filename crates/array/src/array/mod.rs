@@ -229,12 +229,17 @@ impl Array {
                 let error = if failed { RequestError::Failed } else { RequestError::Medium };
                 self.follow(Some(JobEvent::Ended(index, Err(error))));
             }
+            if refuses_windowed(self) {
+                self.requests.window_moved(&mut self.lane, &mut self.jobs);
+            }
             let updates = self.lane.keeper().updates();
             self.reshaping.open_window(&mut self.lane, &self.jobs);
             self.drive_keeper();
+            let opens = self.reshaping.may_open(&self.lane, &self.jobs);
+            let window_moves = opens || refuses_windowed(self);
             let rest = self.jobs.ready.is_empty()
                 && !(self.requests.any_held() && takes_requests(self))
-                && !self.reshaping.may_open(&self.lane, &self.jobs)
+                && !window_moves
                 && self.lane.ios.abandoning.is_empty()
                 && !self.logging.log.has_released();
             if rest && self.lane.keeper().updates() == updates {
@@ -242,6 +247,12 @@ impl Array {
             }
         }
     }
+}
+
+/// Returns whether requests wait where neither map holds, and nothing goes on.
+fn refuses_windowed(array: &Array) -> bool {
+    let lane = &array.lane;
+    lane.map.saved_to().is_some() && lane.moves_no_more() && !array.requests.windowed().is_empty()
 }
 
 /// Returns whether requests begin when they come.
@@ -443,6 +454,6 @@ impl BlockMachine for Array {
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.lane.keeper().members().free_id()
+        self.lane.keeper().free_id()
     }
 }

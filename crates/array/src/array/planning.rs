@@ -7,13 +7,14 @@ use super::map::{ArrayMap, data_sector, parity_place};
 use super::recording::{LeftPage, LogKind, Way};
 use super::scratch::PAGE_BYTES;
 use super::spare::Spare;
-use crate::action::Compute;
+use crate::action::{Compute, IoOp};
 use crate::code::Cell;
+use crate::format::backup::HEADER_SECTORS;
 use crate::keeper::{KeeperView, Unit, Unread};
 use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::whole;
-use crate::plan::{MemberPlace, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
+use crate::plan::{MemberIo, MemberPlace, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, MemberId, RequestError, Role, SECTOR_BYTES};
 
 /// The inputs of plans: the members as they are now, and where bytes lie.
@@ -70,6 +71,58 @@ impl Planner<'_> {
         if !self.map.has_parity() {
             return self.plan_copy_move(unit, avoid, taken);
         }
+        let (plan, segments) = match self.map.saved_to() {
+            Some(device) if avoid.contains(&device) => return Err(Unrecoverable),
+            Some(device) => self.read_saved(unit, device, taken),
+            None => self.read_moved(unit, avoid, taken)?,
+        };
+        parity::write(plan, &self.moved_view(unit), &segments, zero, false, taken)
+    }
+
+    /// Reads the data of a unit where they lie, and writes them where they are saved.
+    fn plan_save(
+        &self,
+        unit: Unit,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let member = self.map.saved_to().ok_or(Unrecoverable)?;
+        let (mut plan, segments) = self.read_moved(unit, avoid, taken)?;
+        for Segment { index, source, .. } in segments {
+            let Source::Buf(buf) = source else { continue };
+            let sector = self.saved_at(unit, index);
+            let op = IoOp::Write { sector, buf, fua: false, fill: false };
+            plan.writes.push(MemberIo { member, op });
+        }
+        Ok(plan)
+    }
+
+    /// The sector at which a strip of a unit is saved.
+    fn saved_at(&self, unit: Unit, index: u32) -> u64 {
+        HEADER_SECTORS + data_sector(&self.map.geometry, unit.start, index) - self.map.front()
+    }
+
+    /// Reads the data of a unit where they were saved.
+    fn read_saved(&self, unit: Unit, member: MemberId, taken: &mut Taken) -> (Plan, Vec<Segment>) {
+        let rows = Rows::new(0, unit.sectors);
+        let mut plan = Plan::default();
+        let mut segments = Vec::new();
+        for index in 0..self.map.geometry.data_disks() {
+            let buf = rows.of(taken.take());
+            let sector = self.saved_at(unit, index);
+            plan.reads.push(MemberIo { member, op: IoOp::Read { sector, buf } });
+            segments.push(Segment { index, rows, source: Source::Buf(buf) });
+        }
+        (plan, segments)
+    }
+
+    /// Reads the data of a unit of the map that they move to where they lie.
+    fn read_moved(
+        &self,
+        unit: Unit,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<(Plan, Vec<Segment>), Unrecoverable> {
         let old = self.map.old().ok_or(Unrecoverable)?;
         let rows = Rows::new(0, unit.sectors);
         let mut plan = Plan::default();
@@ -89,7 +142,7 @@ impl Planner<'_> {
             };
             segments.push(Segment { index, rows, source });
         }
-        parity::write(plan, &self.moved_view(unit), &segments, zero, false, taken)
+        Ok((plan, segments))
     }
 
     /// Reads a unit of the array from one of its copies, and writes all that there are to be.
@@ -202,6 +255,7 @@ impl Planner<'_> {
                 self.plan_rebuild(*unit, &[*target], avoid, taken).map_err(lost)
             }
             JobKind::Move { unit } => self.plan_move(*unit, avoid, zero, taken).map_err(lost),
+            JobKind::Save { unit } => self.plan_save(*unit, avoid, taken).map_err(lost),
             JobKind::Verify { unit, target } => self.plan_verify(*unit, *target, avoid, taken),
             JobKind::Check { .. } => Ok(Plan::default()),
         }

@@ -210,8 +210,16 @@ impl Requests {
             }
             let sector = request.sector + cut;
             let is_moving = lane.map.is_moving(sector) && !crate::broken("reshape-window");
-            if request.op.changes_data() && left > 0 && is_moving {
+            let waits = request.op.changes_data() || lane.map.saved_to().is_some();
+            if waits && left > 0 && is_moving {
+                let is_over = lane.map.saved_to().is_some() && lane.moves_no_more();
                 let in_flight = self.get_mut(index);
+                if is_over {
+                    // Neither map holds there, and nothing goes on.
+                    in_flight.error = Some(RequestError::Failed);
+                    (in_flight.cut, in_flight.cutting) = (in_flight.request.sectors, false);
+                    return;
+                }
                 (in_flight.waits, in_flight.cutting) = (true, false);
                 in_flight.pending += 1;
                 return self.windowed.push(index);

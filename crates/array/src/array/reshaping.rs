@@ -1,20 +1,22 @@
 //! Another shape for the array, as far as the lane has a part in it: requests are mapped by the new
 //! one when all members know of it, and while data move a window of the array is kept still.
 
+use super::io::Owner;
 use super::job::move_strips;
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
+use super::scratch::PAGE_BYTES;
 use super::space::Space;
 use super::starting::Logging;
-use crate::Refusal;
-use crate::action::CommandId;
+use crate::action::{Action, CommandId, IoOp};
 use crate::format::ppl::is_suspended;
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
 use crate::level::Level;
+use crate::{Buf, MemberId, Refusal};
 
 /// The window that is to open, if one is: see [`LaneCommand::Window`].
 ///
@@ -22,6 +24,8 @@ use crate::level::Level;
 #[derive(Debug, Default)]
 pub(super) struct Reshaping {
     opens: bool,
+    /// A header that is written to this device once what was saved there is durable.
+    header: Option<(MemberId, Vec<u8>)>,
 }
 
 impl Reshaping {
@@ -94,14 +98,44 @@ impl Reshaping {
         requests: &mut Requests,
         jobs: &mut Jobs,
         (front, end): (u64, u64),
+        saved_to: Option<MemberId>,
     ) {
         // What is kept of the old map's rows means others now.
         lane.members_change();
         lane.map.set_window(front, end);
+        lane.map.set_saved_to(saved_to);
         lane.ios.elders.turn();
         jobs.elders.turn();
         self.opens = end != front;
         requests.window_moved(lane, jobs);
+    }
+
+    /// Has a header written, once what was saved is durable.
+    pub(super) fn seal(&mut self, lane: &mut Lane, device: MemberId, header: Vec<u8>) {
+        self.header = Some((device, header));
+        lane.issue(device, IoOp::Flush, Owner::Spill { page: None });
+    }
+
+    /// What was saved is durable, or the header that was written from a page.
+    pub(super) fn spill_answered(&mut self, lane: &mut Lane, page: Option<u64>, ok: bool) {
+        if let Some(offset) = page {
+            lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
+        }
+        match self.header.take() {
+            Some((device, header)) if ok => self.write_header(lane, device, header),
+            _ => lane.report(LaneReport::Sealed(ok)),
+        }
+    }
+
+    fn write_header(&mut self, lane: &mut Lane, device: MemberId, bytes: Vec<u8>) {
+        let Some(page) = lane.pool.take_page() else {
+            // Metadata are written from all of them, and give them back.
+            return self.seal(lane, device, bytes);
+        };
+        let buf = Buf { len: bytes.len() as u32, ..page };
+        lane.actions.push_back(Action::Store { buf, bytes });
+        let op = IoOp::Write { sector: 0, buf, fua: true, fill: false };
+        lane.issue(device, op, Owner::Spill { page: Some(page.offset) });
     }
 
     /// Returns whether a window is to open, and nothing stands against it.

@@ -21,19 +21,22 @@ impl Array {
         let (JobKind::Rebuild { unit, .. }
         | JobKind::Check(Check { unit, .. })
         | JobKind::Verify { unit, .. }
+        | JobKind::Save { unit }
         | JobKind::Move { unit }) = job.kind
         else {
             return;
         };
         let alone = matches!(job.kind, JobKind::Check(Check { state: Comparison::Alone, .. }));
+        let is_save = matches!(job.kind, JobKind::Save { .. });
         let done = match result {
             Ok(()) if alone => Done::Alone,
             Ok(()) => Done::Well { equal: job.run.checked().iter().all(|c| c.differs() == 0) },
+            Err(_) if is_save && job.write_failed.is_some() => Done::Full,
             Err(RequestError::Medium) if !self.lane.keeper().work_goes_on() => Done::Failed,
             Err(RequestError::Medium) if job.goes_on_in_blocks() => {
                 return self.take_apart(&job, unit);
             }
-            Err(RequestError::Medium) if matches!(job.kind, JobKind::Move { .. }) => {
+            Err(RequestError::Medium) if is_save || matches!(job.kind, JobKind::Move { .. }) => {
                 Done::Unread(self.lane.planner().unmoved(&job, unit))
             }
             Err(RequestError::Medium) => Done::Unread(self.lane.planner().unread_of(&job, unit)),
@@ -44,6 +47,7 @@ impl Array {
             JobKind::Check(Check { fix, .. }) => Work::Compare(fix),
             JobKind::Rebuild { targets, .. } => Work::Rebuild(targets),
             JobKind::Verify { target, .. } => Work::Verify(target),
+            JobKind::Save { .. } => Work::Save,
             JobKind::Move { .. } => Work::Move,
             _ => return,
         };

@@ -76,6 +76,7 @@ impl Described {
             read_only: true,
             force: true,
             block_bytes: 512,
+            spill: None,
         })
     }
 

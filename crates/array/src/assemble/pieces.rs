@@ -62,6 +62,7 @@ impl Pieces {
             read_only: true,
             force: true,
             block_bytes,
+            spill: None,
         };
         Self { whole, arrays }
     }

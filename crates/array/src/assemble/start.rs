@@ -316,6 +316,7 @@ impl Table<'_> {
             read_only: options.read_only,
             force: options.force,
             block_bytes: newest.logical_block_bytes.max(512),
+            spill: None,
         };
         let degraded = u16::try_from(self.degraded()).unwrap_or(u16::MAX);
         Ok(Start::Ready { config: Box::new(config), degraded, resync_from, by_bitmap })

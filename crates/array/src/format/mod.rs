@@ -2,6 +2,7 @@
 //! partial parity log and journal.
 //! Decoders take hostile bytes; encoders write what Linux md writes.
 
+pub mod backup;
 pub mod bad_blocks;
 pub mod bitmap;
 mod bitmap_superblock;

@@ -4,7 +4,9 @@
 //! `raid10_check_reshape` of the kernel's `raid10.c` refuses.
 
 use super::takeover::even;
-use super::{NewShape, check_whole, in_state, refuse};
+use super::{NewShape, check_whole, in_state, refuse, spill};
+use crate::format::Version;
+use crate::format::backup::HEADER_SECTORS;
 use crate::format::superblock::MAX_DEV;
 use crate::geometry::RowOrder;
 use crate::level::{Layout, Level};
@@ -16,12 +18,16 @@ use crate::status::{MemberState, MemberStatus, Status};
 /// left for the next time.
 const MOST_SHIFT: u64 = 32_768;
 
+/// The most of the array that is saved at a time, unless one unit is more.
+const MOST_SAVED: u64 = 32_768;
+const SECTORS_PER_MIB: u64 = 2048;
+
 const COPY: &str = "make a new array and copy the data";
 
 /// More members, or fewer.
 pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_members(status, &now)?;
+    check_copies_are_whole(status, &now)?;
     if count > MAX_DEV {
         return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
     }
@@ -29,8 +35,8 @@ pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewS
         return fewer(status, now, count);
     }
     let new = NewShape { raid_disks: count, ..now.clone() };
-    let shift = shift(head_room(status), least_shift(&now, &new)?)?;
-    Ok(NewShape { offset_sectors: -shift, ..new })
+    let forwards = |unit| shift(head_room(status), unit).map(|by| -by);
+    placed(status, &now, new, forwards)
 }
 
 /// More members for stripes without redundancy: they have no place for anything else.
@@ -57,6 +63,7 @@ pub(super) fn stripes(status: &Status, now: NewShape, count: u32) -> Result<NewS
 /// Fewer members: those that leave become spares. Where nothing is free behind the data, as many
 /// chunks of each member as it takes get free.
 fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
+    check_offsets(status)?;
     let new = NewShape { raid_disks: count, ..now.clone() };
     let unit = least_shift(&now, &new)?;
     let now = match tail_room(status, &now) {
@@ -73,7 +80,7 @@ fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal
 /// Another layout.
 pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_members(status, &now)?;
+    check_copies_are_whole(status, &now)?;
     let layout = Layout::decode(now.level, number, now.raid_disks).map_err(Refusal::from)?;
     if layout == now.layout {
         return refuse(format!("its layout is {} already", name(layout)), "name another one");
@@ -81,14 +88,13 @@ pub(super) fn layout(status: &Status, now: NewShape, number: u32) -> Result<NewS
     let new = NewShape { layout, ..now.clone() };
     check_level(&new)?;
     check_copies(&now, &new)?;
-    let offset_sectors = either_way(status, &now, &new)?;
-    Ok(NewShape { offset_sectors, ..new })
+    placed(status, &now, new, |unit| either_way(status, &now, unit))
 }
 
 /// Chunks of another size.
 pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
-    check_members(status, &now)?;
+    check_copies_are_whole(status, &now)?;
     if sectors == now.chunk_sectors {
         let size = bytes(sectors.into());
         return refuse(format!("its chunks are of {size} already"), "name another size");
@@ -104,8 +110,7 @@ pub(super) fn chunk(status: &Status, now: NewShape, sectors: u32) -> Result<NewS
             "name a smaller one",
         );
     }
-    let offset_sectors = either_way(status, &now, &wanted)?;
-    Ok(NewShape { offset_sectors, ..wanted })
+    placed(status, &now, wanted, |unit| either_way(status, &now, unit))
 }
 
 fn name(layout: Layout) -> String {
@@ -128,13 +133,71 @@ fn check_level(shape: &NewShape) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that data may begin elsewhere: superblocks of some versions lie where those end. Copies
-/// move where all members are there.
-fn check_members(status: &Status, now: &NewShape) -> Result<(), Refusal> {
+/// Checks that data may begin elsewhere: superblocks of some versions lie where those end.
+fn check_offsets(status: &Status) -> Result<(), Refusal> {
     if status.superblock.version.is_behind_data() {
         return refuse("superblocks behind the data cannot tell that data begin elsewhere", COPY);
     }
+    Ok(())
+}
+
+/// Checks that all members are there, where copies are to move.
+fn check_copies_are_whole(status: &Status, now: &NewShape) -> Result<(), Refusal> {
     if now.level == Level::Raid10 { check_whole(status) } else { Ok(()) }
+}
+
+/// Returns the new shape where it is to lie: apart from the old one by a distance that `shift`
+/// gives, where there is room for that, otherwise in place.
+fn placed(
+    status: &Status,
+    now: &NewShape,
+    new: NewShape,
+    shift: impl Fn(u64) -> Result<i64, Refusal>,
+) -> Result<NewShape, Refusal> {
+    let unit = least_shift(now, &new)?;
+    match check_offsets(status).and_then(|()| shift(unit)) {
+        Ok(offset_sectors) => Ok(NewShape { offset_sectors, ..new }),
+        Err(why) => in_place(status, now, new, why),
+    }
+}
+
+/// Returns the new shape where it lies upon the old one. A device beside the members takes what is
+/// about to be overwritten; without one it is refused as it would be otherwise, with that advice.
+fn in_place(
+    status: &Status,
+    now: &NewShape,
+    new: NewShape,
+    why: Refusal,
+) -> Result<NewShape, Refusal> {
+    let superblock = &status.superblock;
+    let stripes = superblock.level == Level::Raid0.to_md();
+    if now.level.parity_disks() == 0 || stripes || superblock.version == Version::V0_90 {
+        return Err(why);
+    }
+    let old = now.geometry()?;
+    let to = new.geometry()?;
+    let chunk = u64::from(old.chunk_sectors().max(to.chunk_sectors()));
+    let unit = chunk * u64::from(to.data_disks());
+    let array = old.array_sectors().min(to.array_sectors()) / unit * unit;
+    // From there on stripes lie upon what has moved.
+    let more = to.data_disks().saturating_sub(old.data_disks());
+    let critical =
+        old.data_disks().checked_div(more).map_or(0, |units| u64::from(units + 1) * unit);
+    if array < critical.max(unit) {
+        return Err(why);
+    }
+    let saved_sectors = (MOST_SAVED / unit * unit).clamp(unit, array);
+    let Some(spill) = spill(status) else {
+        let mib = (HEADER_SECTORS + saved_sectors).div_ceil(SECTORS_PER_MIB);
+        let next = format!("add --spill PATH: a file of {mib} MiB on another disk");
+        return Err(Refusal::new(why.reason, next));
+    };
+    if spill.sectors < HEADER_SECTORS + unit {
+        let kib = (HEADER_SECTORS + unit) / 2;
+        let reason = format!("{} has less than the {kib} KiB that are needed", spill.device);
+        return refuse(reason, "name a larger device");
+    }
+    Ok(NewShape { saved_sectors, ..new })
 }
 
 /// Checks that another shape of copies has as many, and as much room for data.
@@ -192,8 +255,7 @@ fn least<'a>(
 
 /// Returns the distance by which rows move, where both shapes have as much data in each row:
 /// forwards where there is room for that, otherwise backwards.
-fn either_way(status: &Status, now: &NewShape, new: &NewShape) -> Result<i64, Refusal> {
-    let unit = least_shift(now, new)?;
+fn either_way(status: &Status, now: &NewShape, unit: u64) -> Result<i64, Refusal> {
     match shift(head_room(status), unit) {
         Ok(by) => Ok(-by),
         Err(why) => shift(tail_room(status, now), unit).or(Err(why)),

@@ -1,7 +1,9 @@
 //! Administrators' commands.
 
 use super::admission::Admission;
+use super::core::Core;
 use super::members::{Member, Moved, State};
+use super::spill::Spill;
 use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
@@ -36,6 +38,16 @@ fn reshaped(command: &Command) -> CommandAnswer {
     refuse("the array is being given another shape", next)
 }
 
+/// Takes a device that the move which is asked for next saves to.
+fn spill_command(core: &mut Core, over_arrays: bool, new: NewMember) -> CommandAnswer {
+    if over_arrays || core.rules.lane_takes_spares {
+        let reason = "nothing of an array of arrays, or over nodes, moves in place";
+        return refuse(reason, "leave --spill out");
+    }
+    core.spill = Some(Spill::new(new.member, new.device, new.device_sectors));
+    Ok(())
+}
+
 /// A removal that waits until nothing means the member any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removal {
@@ -52,15 +64,14 @@ impl Keeper {
         let remade = self.core.service.is_remade();
         let answer = match command {
             Command::NoteMove(note) => return self.note_command(id, note),
+            Command::Stop if self.stop.command.is_some() => {
+                refuse("it is being stopped already", "wait for it")
+            }
             Command::Stop => {
-                if self.stop.command.is_some() {
-                    refuse("it is being stopped already", "wait for it")
-                } else {
-                    self.stop.command = Some(id);
-                    self.core.service.stopping = true;
-                    self.stop.lose_patience(self.core.now);
-                    return;
-                }
+                self.stop.command = Some(id);
+                self.core.service.stopping = true;
+                self.stop.lose_patience(self.core.now);
+                return;
             }
             Command::SpeedLimits { min_bytes_s, max_bytes_s } => {
                 self.sync.set_limits(self.core.now, min_bytes_s, max_bytes_s);
@@ -106,6 +117,7 @@ impl Keeper {
                 Some(answer) => answer,
                 None => return,
             },
+            Command::Spill(new) => spill_command(&mut self.core, self.stop.over_arrays, *new),
             Command::JournalMode(mode) => self.journal_mode_command(mode),
             Command::Replace(member) => self.replace_command(member, None),
             Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),

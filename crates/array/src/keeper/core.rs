@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::members::{Member, Members};
 use super::metadata::Metadata;
+use super::spill::Spill;
 use super::{LaneCommand, Redundancy, Rules, SyncSpace};
 use crate::events::ArrayEvent;
 use crate::{Instant, MemberId, Role};
@@ -18,6 +19,7 @@ pub(crate) struct Core {
     pub(super) service: Service,
     pub(crate) members: Members,
     pub(super) metadata: Metadata,
+    pub(super) spill: Option<Spill>,
     pub(super) out: Out,
 }
 

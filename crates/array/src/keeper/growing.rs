@@ -303,7 +303,7 @@ impl Growing {
         core.out.push(LaneCommand::Grown(Box::new(shape)));
         if let Some(moving) = Moving::of(&core.metadata.superblock) {
             let (front, end) = moving.span();
-            core.out.push(LaneCommand::Window { front, end });
+            core.out.push(LaneCommand::Window { front, end, saved_to: None });
         }
         if let Some(id) = id {
             core.out.push(LaneCommand::Reply(id, answer));
@@ -343,7 +343,10 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
     }
     let backwards = shape.offset_sectors > 0;
     let position = if backwards { core.space.array_sectors() } else { 0 };
-    superblock.feature_map |= feature::RESHAPE_ACTIVE | feature::NEW_OFFSET;
+    superblock.feature_map |= feature::RESHAPE_ACTIVE;
+    if shape.offset_sectors != 0 {
+        superblock.feature_map |= feature::NEW_OFFSET;
+    }
     if backwards && delta_disks == 0 {
         superblock.feature_map |= feature::RESHAPE_BACKWARDS;
     }

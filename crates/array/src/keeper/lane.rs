@@ -76,6 +76,16 @@ pub enum LaneCommand {
         front: u64,
         /// First place that does not move now.
         end: u64,
+        /// What lies between is saved to this device first, and moved from there: reads wait, too.
+        saved_to: Option<MemberId>,
+    },
+    /// A header for the device that units were saved to. They are to be durable before it is
+    /// written, and then it is. Answer: [`Sealed`](LaneReport::Sealed).
+    Seal {
+        /// The device.
+        device: MemberId,
+        /// The header.
+        header: Vec<u8>,
     },
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
@@ -198,6 +208,10 @@ pub enum LaneReport {
     WorkParted(u64, usize),
     /// Nothing is under way that began before the last [`Window`](LaneCommand::Window).
     WindowOpen,
+    /// The device that a change was to save to has no use: the change was refused.
+    NothingIsSaved,
+    /// The [header](LaneCommand::Seal) is durable; or could not be written (`false`).
+    Sealed(bool),
     /// A member has the length that was [asked for](LaneCommand::Lengthen); or the reason why it
     /// has not.
     Lengthened(MemberId, Result<(), Refusal>),

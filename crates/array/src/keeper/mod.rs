@@ -34,6 +34,7 @@ mod remake;
 mod report;
 mod roles;
 mod space;
+mod spill;
 mod status;
 mod stop;
 mod superblocks;
@@ -44,7 +45,7 @@ mod work;
 mod writes;
 
 use crate::action::CommandId;
-use crate::assemble::Config;
+use crate::assemble::{Config, SpillConfig};
 use crate::events::Fault;
 use crate::format::DevRole;
 use crate::grow::NewShape;
@@ -65,6 +66,7 @@ use metadata::Metadata;
 use phases::Begun;
 use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, MOVED, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
+use spill::Spill;
 use stop::Stop;
 use sync::window::take_moved;
 use sync::{Moving, Sync};
@@ -167,7 +169,10 @@ impl Keeper {
         }
         metadata.journal = members.journal();
         let out = Out::default();
-        let mut core = Core { now, space, rules, service, members, metadata, out };
+        let spill = config.spill.map(|SpillConfig { device, sectors }| {
+            Spill::new(MemberId(members.len() as u16), device, sectors)
+        });
+        let mut core = Core { now, space, rules, service, members, metadata, spill, out };
         let unclean = core.metadata.has_to_resync();
         if unclean {
             core.members.restart_replacements();
@@ -377,6 +382,7 @@ impl Keeper {
             && take_moved(&mut self.sync)
         {
             self.growing.conclude(&mut self.core, &mut self.sync);
+            self.core.spill.iter_mut().for_each(Spill::end);
         }
         self.lengthening.drive(&mut self.core, &mut self.checkpoints, traffic);
         self.resuming.drive(&mut self.core, &mut self.checkpoints, &self.sync, traffic);

@@ -1,5 +1,7 @@
 //! The keeper's side of a lane's reports.
 
+use super::spill::Spill;
+use super::sync::window::sealed;
 use super::{Keeper, LaneReport, Moving};
 use crate::events::ArrayEvent;
 
@@ -51,9 +53,7 @@ impl Keeper {
             R::StoresUnrecorded => core.metadata.stores_unrecorded(),
             R::NothingIsUnrecorded => core.metadata.nothing_is_unrecorded(),
             R::JournalTail(tail) => {
-                if let Some(journal) = &mut core.metadata.journal {
-                    journal.move_tail(tail);
-                }
+                core.metadata.journal.iter_mut().for_each(|journal| journal.move_tail(tail));
             }
             R::WantsCheckpoint => {
                 self.checkpoints.request(core);
@@ -71,6 +71,8 @@ impl Keeper {
                 core.out.notify(ArrayEvent::Mismatch { array_sector, sectors, member, block });
             }
             R::WindowOpen => self.sync.moving.iter_mut().for_each(Moving::opened),
+            R::Sealed(ok) => sealed(&mut self.sync, core, ok),
+            R::NothingIsSaved => core.spill.iter_mut().for_each(Spill::end),
             R::Lengthened(id, result) => self.lengthening.made(core, id, result),
             R::UpdateDone => self.update_done(),
         }

@@ -3,6 +3,7 @@
 use super::core::{Core, Service};
 use super::intent::Intent;
 use super::members::{Members, State};
+use super::spill::Spill;
 use super::sync::Ranges;
 use super::{Keeper, KeeperView};
 use crate::events::SyncAction;
@@ -76,6 +77,7 @@ impl KeeperView<'_> {
             bitmap: metadata.intent.as_ref().map(bitmap),
             journal: journal(members),
             journal_bytes: metadata.journals.journal_bytes,
+            spill: self.keeper.core.spill.as_ref().map(Spill::status),
             waiting: None,
             view: None,
             children: Vec::new(),

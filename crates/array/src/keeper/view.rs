@@ -2,6 +2,7 @@
 
 use super::Keeper;
 use super::command::{CommandAnswer, refuse};
+use super::core::Core;
 use super::members::Members;
 use crate::refusal::{Invocation, Next};
 use crate::{Instant, MemberId, Op, RequestError};
@@ -284,7 +285,8 @@ impl<'a> KeeperView<'a> {
     /// The lowest number that no member has.
     #[must_use]
     pub fn free_id(self) -> Option<MemberId> {
-        self.keeper.core.members.free_id()
+        let Core { members, spill, .. } = &self.keeper.core;
+        members.free_id(spill.as_ref().map(|spill| spill.member))
     }
 
     /// Checks that members may come and go.

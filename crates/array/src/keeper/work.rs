@@ -42,6 +42,9 @@ pub enum Work {
     Copy,
     /// Compare what this member was given of it with what the others say.
     Verify(MemberId),
+    /// Write its data to the device beside the members; the unit is one of the shape that the array
+    /// is to have.
+    Save,
     /// Bring its data to where they lie in the shape that the array is to have; the unit is one of
     /// that shape.
     Move,

@@ -27,6 +27,7 @@ const GROW_HELP: &str = "\
     braid grow home --level 5 --wait\n  \
     braid grow home --chunk 128K\n  \
     braid grow home --suspend-policy --chunk 64K --wait\n  \
+    braid grow old --chunk 128K --spill /var/tmp/old.spill\n  \
     braid grow home --array-size 8M --raid-devices 3 --wait\n  \
     braid grow data --raid-devices 6 --add node://n6:7000 --wait";
 
@@ -85,6 +86,11 @@ pub(crate) struct GrowArgs {
     #[arg(conflicts_with_all = ["layout", "chunk", "undo"])]
     #[arg(conflicts_with_all = ["dry_run", "wait", "json"])]
     pub(crate) resume: bool,
+    /// Where there is no room to move data by: have them move in place, and save to PATH first what
+    /// is about to be overwritten. A file that is made, or a block device, on another disk
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["size", "array_size", "level", "undo", "pause", "resume"])]
+    pub(crate) spill: Option<PathBuf>,
     /// Only print the plan; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

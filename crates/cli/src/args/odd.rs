@@ -111,7 +111,8 @@ impl MapOf {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReshapeArgs {
     /// The backup file that mdadm was given for a reshape in the middle of which the array
-    /// stopped: what it holds is read from there
+    /// stopped, or braid grow by --spill: what it holds is read from there, and what Braid began
+    /// goes on with it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = absolute)]
     backup_file: Option<PathBuf>,
     /// Where the reshape stopped, as a sector of the array: where neither superblocks nor data tell

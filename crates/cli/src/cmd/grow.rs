@@ -6,12 +6,13 @@ mod smaller;
 
 use std::path::Path;
 
+use braid_array::format::backup::HEADER_SECTORS;
 use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::{Layout, Level};
 use braid_array::refusal::{Next, Refusal};
-use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberState, MemberStatus, SpillStatus, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_host::control::member_path;
 use braid_host::control::wire::{ControlStatus, Verb};
@@ -37,17 +38,23 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     }
     let refused = |why: Refusal| Failure::explained(OPERATION, name, why.about(name));
     let before = running::status(OPERATION, run_dir, name)?;
+    let is_made_of_devices = before.array.children.is_empty() && !nodes::has_nodes(&before.array);
+    if args.spill.is_some() && !is_made_of_devices {
+        let reason = "nothing moves in place but the data of an array of this machine's devices";
+        return Err(Failure::refused(OPERATION, name, reason, "leave --spill out"));
+    }
     if nodes::has_nodes(&before.array) {
         return nodes::run(run_dir, args, &before);
     }
     let devices = devices(args)?;
     let change = change(args, before.array.superblock.level)?;
+    let spill = args.spill.as_deref().map(member_path);
     let status = if args.suspend_policy {
         &grow::suspended(&before.array, change).map_err(refused)?
     } else {
         &before.array
     };
-    let new = planned(status, change, &devices).map_err(refused)?;
+    let new = planned(status, change, &devices, spill.as_deref()).map_err(refused)?;
     check_count(args, &new)?;
     for device in &devices {
         let verb = Verb::CheckAdd { member: device.clone(), sectors: new.size_sectors };
@@ -56,6 +63,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let geometry = new.geometry().map_err(refused)?;
     smaller::check(run_dir, args, &before, geometry.array_sectors())?;
     let mut growth = Growth::of(&before, &new, &geometry, &devices);
+    growth.spill = spill.map(|path| (path, HEADER_SECTORS + new.saved_sectors));
     growth.dry_run = args.dry_run;
     if !args.json {
         output::answer(&growth.plan())?;
@@ -64,7 +72,8 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
         return if args.json { output::print_json(&growth) } else { Ok(()) };
     }
     part_with(run_dir, name, &grow::leaving(&before.array, change))?;
-    carry_out(run_dir, &before, change, &devices, args.suspend_policy)?;
+    let spill = growth.spill.as_ref();
+    carry_out(run_dir, &before, change, &devices, (args.suspend_policy, spill))?;
     for device in &devices {
         remember(run_dir, name, device);
     }
@@ -143,13 +152,24 @@ fn change(args: &GrowArgs, now: i32) -> Result<Grow, Failure> {
 }
 
 /// Plans the change as if the devices were spares already, and those that leave were gone.
-fn planned(status: &Status, change: Grow, devices: &[String]) -> Result<NewShape, Refusal> {
+fn planned(
+    status: &Status,
+    change: Grow,
+    devices: &[String],
+    spill: Option<&str>,
+) -> Result<NewShape, Refusal> {
     if change != Grow::Undo {
         // Of what is added for the change a recovery may begin, which the array puts off.
         grow::check_idle(status)?;
     }
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
+    with_spares.spill = spill.map(|path| SpillStatus {
+        member: MemberId(u16::MAX),
+        device: path.to_owned(),
+        sectors: u64::MAX,
+        is_over: false,
+    });
     with_spares.members.retain(|member| !leaving.contains(&member.member));
     if takes_spares(status, change) {
         let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);
@@ -239,7 +259,7 @@ fn carry_out(
     before: &ControlStatus,
     change: Grow,
     devices: &[String],
-    suspend_policy: bool,
+    (suspend_policy, spill): (bool, Option<&(String, u64)>),
 ) -> Result<(), Failure> {
     let name = &before.name;
     let add = |device: &String| {
@@ -250,6 +270,11 @@ fn carry_out(
     let first = if takes_spares { devices } else { &[] };
     for (at, device) in first.iter().enumerate() {
         add(device).map_err(|why| with_spares(name, &first[..at], why))?;
+    }
+    if let Some((path, sectors)) = spill {
+        let verb = Verb::Spill { path: path.clone(), sectors: *sectors };
+        running::call(OPERATION, run_dir, name, verb)
+            .map_err(|why| with_spares(name, first, why))?;
     }
     for grow in in_turn(&before.array, change) {
         running::call(OPERATION, run_dir, name, Verb::Grow { grow, suspend_policy })

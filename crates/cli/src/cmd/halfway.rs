@@ -4,11 +4,12 @@ use std::io;
 use std::path::Path;
 
 use braid_array::assemble::{
-    Candidate, Config, Halfway, Options, Settlement, SettlingWrite, Start,
+    self, Assembly, Candidate, Config, Halfway, Options, Settlement, SettlingWrite, Start,
 };
+use braid_array::format::backup::BackupHeader;
 use braid_array::refusal::Advised;
 use braid_array::{Refusal, SECTOR_BYTES};
-use braid_host::member::{self, MemberFile, OpenError};
+use braid_host::member::{self, MemberFile, Mode, OpenError};
 
 use super::found::{self, Found};
 use super::writes;
@@ -117,15 +118,37 @@ pub(super) fn examined(
     (options, reshape): (Options, &ReshapeArgs),
 ) -> Result<HalfwayFindings, Refusal> {
     let warnings = examine(&mut halfway, &mut devices, reshape)?;
-    let settlement = halfway.settled(candidates, writes::now(), &mut reader(&devices));
-    let starts = |settlement: &Settlement| {
-        let assembly = found::decide(settlement.candidates.clone(), options);
-        matches!(assembly.start, Start::Ready { .. })
-    };
+    let saves = reshape.file().is_some();
+    let settlement = halfway.settled(candidates, writes::now(), saves, &mut reader(&devices));
+    let starts =
+        |settlement: &Settlement| matches!(decide(settlement, options).start, Start::Ready { .. });
     if let Some(settlement) = settlement.filter(starts) {
         return Ok(HalfwayFindings::Settles(Box::new(settlement)));
     }
     open_pieces(&halfway, devices, warnings).map(|opened| HalfwayFindings::Reads(opened.warnings))
+}
+
+/// Decides about an array that is to be settled, as it will be then.
+pub(super) fn decide(settlement: &Settlement, options: Options) -> Assembly {
+    let candidates = settlement.candidates.clone();
+    if settlement.saves {
+        assemble::decide_saving(candidates, options)
+    } else {
+        found::decide(candidates, options)
+    }
+}
+
+/// Opens the file with a backup, to which a reshape goes on saving. What it holds is in place, and
+/// its header tells so.
+///
+/// # Errors
+/// When the file cannot be written to.
+pub(super) fn open_spill(file: &Path, set_uuid: [u8; 16]) -> Result<MemberFile, Refusal> {
+    let device = member::open(file, Mode::ReadWrite, true).map_err(|error| opened(&error))?;
+    let header = BackupHeader { set_uuid, mtime: 0, start: 0, length: 0 };
+    let written = device.write_at(0, &header.encode()).and_then(|()| device.sync());
+    written.map_err(|error| unwritten(&device, &error))?;
+    Ok(device)
 }
 
 /// Writes what brings a reshape to where it goes on: all data, and then the superblocks.

@@ -45,6 +45,9 @@ pub(crate) struct Growth {
     /// Members that are missing, of the shape before.
     #[serde(skip)]
     missing: u32,
+    /// The file that a move in place saves to, and its size in sectors.
+    #[serde(skip)]
+    pub(crate) spill: Option<(String, u64)>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -185,6 +188,7 @@ impl Growth {
             exports: told.collect(),
             moves: new.moves(),
             missing: missing_before,
+            spill: None,
         }
     }
 
@@ -222,6 +226,10 @@ impl Growth {
                 self.missing
             );
         }
+        if let Some((path, sectors)) = &self.spill {
+            let size = human::size_binary(sectors * SECTOR_BYTES);
+            let _ = writeln!(text, "  what is about to be overwritten is saved to {path}: {size}");
+        }
         for Notice { export, notice, .. } in &self.exports {
             let _ = writeln!(text, "  {export}: {notice}");
         }
@@ -243,6 +251,10 @@ impl Growth {
         let when = if goes_on && grows { "when that is over, " } else { "" };
         for Notice { export, next, .. } in &self.exports {
             let _ = writeln!(text, "  {export}: {when}{next}");
+        }
+        if let Some((path, _)) = &self.spill {
+            let when = if goes_on { "keep it until that is over; then it" } else { "it" };
+            let _ = writeln!(text, "  {path}: {when} can be deleted");
         }
         if self.exports.is_empty() && self.from.size_bytes != self.to.size_bytes {
             text.push_str("  no export shows the new size: braid export adds one\n");

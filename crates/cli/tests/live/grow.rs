@@ -2,6 +2,7 @@
 
 mod refused;
 mod served;
+mod spilled;
 mod suspended;
 
 use std::fs::File;

@@ -33,7 +33,7 @@ impl Client {
                 self.parts.lengthen(member, data_sectors);
             }
             // The keeper refuses another shape here.
-            LaneCommand::Grown(_) | LaneCommand::Window { .. } => {}
+            LaneCommand::Grown(_) | LaneCommand::Window { .. } | LaneCommand::Seal { .. } => {}
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.view().has_stopped() {
                     self.parts.close_visits();

@@ -182,7 +182,7 @@ impl Served {
 
     /// Refuses a device with larger blocks than the array's. A restart would not help, as content
     /// of the array is addressed in its blocks.
-    fn check_blocks(&self, device: &MemberFile) -> Result<(), Refusal> {
+    pub(super) fn check_blocks(&self, device: &MemberFile) -> Result<(), Refusal> {
         if device.block_bytes <= self.block_bytes {
             return Ok(());
         }
@@ -253,7 +253,11 @@ impl Served {
 }
 
 /// A new member of which nothing is known yet.
-fn new_member(member: MemberId, device: String, readd: bool) -> Result<NewMember, Refusal> {
+pub(super) fn new_member(
+    member: MemberId,
+    device: String,
+    readd: bool,
+) -> Result<NewMember, Refusal> {
     let device_uuid = random_uuid().map_err(|error| unreadable(Path::new(&device), &error))?;
     Ok(NewMember {
         member,

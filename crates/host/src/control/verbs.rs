@@ -56,6 +56,7 @@ impl Served {
             Verb::CheckAdd { member, sectors } => {
                 self.check_add(Path::new(&member), sectors).map(done)
             }
+            Verb::Spill { path, sectors } => self.spill(Path::new(&path), sectors).map(done),
             Verb::Rooms => Ok(VerbOutcome::Answer(Answer::Rooms(self.rooms()?))),
             Verb::Grow { grow, suspend_policy: true } => {
                 self.command(Command::GrowSuspending(grow)).map(done)

@@ -83,6 +83,13 @@ pub enum Verb {
         /// Sectors of data that it is to have room for.
         sectors: u64,
     },
+    /// Make a file that the change of the shape which is asked for next saves to, or take a device.
+    Spill {
+        /// Path, absolute.
+        path: String,
+        /// Size of the file.
+        sectors: u64,
+    },
     /// Only say how much each node has room for. Answered by `Answer::Rooms`.
     Rooms,
     /// Give the array another shape.

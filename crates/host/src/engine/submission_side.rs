@@ -258,6 +258,14 @@ impl SubmissionSide {
                     Err(error) => return done(Err(error)),
                 }
             }
+            (Command::Spill(new), Some(machine)) => {
+                // Nothing is saved to the last one any more.
+                machine.status().spill.iter().for_each(|spill| executor.detach(spill.member));
+                match attach(executor, machine, new, device) {
+                    Ok(id) => Effect::Added(id),
+                    Err(error) => return done(Err(error)),
+                }
+            }
             (Command::Remove(id), _) => Effect::Removed(*id),
             (Command::Stop, _) => Effect::Stopped,
             _ => Effect::Nothing,

@@ -131,9 +131,10 @@ impl Machinery {
         let scratch_bytes = Array::scratch_bytes(&config);
         let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
-        let ids = config.member_ids().collect::<Vec<_>>();
+        // The device that a move in place saves to is behind the members.
+        let ids = (0u16..).map(MemberId);
         let machine = start(config, &mut arena.scratch())?;
-        let members = ids.into_iter().zip(members).collect();
+        let members = ids.zip(members).collect();
         Ok(Self {
             machine: Box::new(machine),
             members,

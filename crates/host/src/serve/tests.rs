@@ -53,6 +53,7 @@ fn mirror(dir: &Path) -> Serving {
                 read_only: false,
                 force: false,
                 block_bytes,
+                spill: None,
             },
             members,
         },

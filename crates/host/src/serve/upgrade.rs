@@ -255,6 +255,10 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
         let reason = "it has failed, and no program starts it as it is";
         return Err(Refusal::new(reason, "save what can still be read, then stop it"));
     }
+    if let Some(spill) = status.spill.as_ref().filter(|spill| !spill.is_over) {
+        let reason = format!("data move in place, and are saved to {} first", spill.device);
+        return Err(Refusal::new(reason, Next::by("wait", Invocation::Watch { array: None })));
+    }
     let is_live = |id| {
         let member = status.members.iter().find(|member| member.member == id);
         member.is_some_and(|member| member.state != MemberState::Faulty)

@@ -3,6 +3,7 @@
 use crate::SECTOR_BYTES;
 
 /// A member's device.
+#[derive(Clone)]
 pub(super) struct Disk {
     /// As reads see it.
     pub(super) image: Vec<u8>,

@@ -114,6 +114,7 @@ fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
         read_only: false,
         force: false,
         block_bytes: 512,
+        spill: None,
     }
 }
 

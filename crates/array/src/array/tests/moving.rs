@@ -4,6 +4,7 @@
 mod clients;
 mod degraded;
 mod in_place;
+mod spilled;
 mod stripes;
 
 use std::collections::BTreeMap;

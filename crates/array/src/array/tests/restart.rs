@@ -52,13 +52,26 @@ impl World {
         let Start::Ready { config, .. } = assembly.start else {
             panic!("cannot be started: {:?} {:?}", assembly.start, assembly.verdicts);
         };
+        self.start(*config, which);
+    }
+
+    /// Starts an array of this configuration, and holds I/O back from the start.
+    pub(super) fn start(
+        &mut self,
+        config: Config,
+        which: impl Fn(MemberId, IoOp) -> bool + 'static,
+    ) {
         let place = |member: &MemberConfig| member.device["disk".len()..].parse().unwrap();
         self.places = config.member_ids().zip(config.members.iter().map(place)).collect();
+        if let Some(spill) = &config.spill {
+            let index = spill.device["disk".len()..].parse().unwrap();
+            self.places.insert(MemberId(config.members.len() as u16), index);
+        }
         let bytes = Array::scratch_bytes(&config);
         self.arena.fill(0);
         self.arena.resize(self.arena.len().max(bytes as usize + (4 << 20)), 0);
         let scratch = Scratch { offset: 0, bytes };
-        self.array = Box::new(Array::new(self.now, *config, scratch).unwrap());
+        self.array = Box::new(Array::new(self.now, config, scratch).unwrap());
         self.events.clear();
         self.issued.clear();
         self.held.clear();

@@ -1,16 +1,6 @@
 //! mdadm's backups: where the two maps lie upon each other, mdadm copies what is about to be moved
 //! to a file, or behind the data of a spare, before md may move it.
-//!
-//! ```text
-//!   0 magic[16]     16 set_uuid[16]    32 mtime          40 devstart
-//!  48 arraystart    56 length          64 sb_csum        68 pad
-//!  72 devstart2     80 arraystart2     88 length2        96 sb_csum2
-//! ```
-//!
-//! (`struct mdp_backup_super` in mdadm's `mdadm.h`). Numbers are little-endian, of 64 bits, in
-//! seconds and sectors; `devstart` is where the data begin in the file or device, `devstart2`
-//! counts from there, and is in the byte order of the machine that wrote it. The sums are of no
-//! use: mdadm adds up the first byte alone. A backup keeps array content, in order.
+//! [Headers](crate::format::backup) say what they hold.
 
 use std::ops::Range;
 
@@ -19,14 +9,9 @@ use super::front::ReadMember;
 use crate::assemble::Candidate;
 use crate::assemble::judge::same_array;
 use crate::format::DevRole;
+use crate::format::backup::{HEADER_SECTORS, MAGIC_1, MAGIC_2};
 use crate::format::reshaped::Side;
 use crate::refusal::{Advised, Next};
-
-const MAGIC_1: &[u8; 16] = b"md_backup_data-1";
-const MAGIC_2: &[u8; 16] = b"md_backup_data-2";
-
-/// Between a header and the data.
-const HEADER_SECTORS: u64 = 8;
 
 /// A backup may be so much older than the superblocks, or younger: mdadm's limits.
 const OLDER_SECONDS: u64 = 2 * 60 * 60;
@@ -234,15 +219,18 @@ impl Halfway {
             let uuid = crate::format::superblock::uuid_text(version, uuid);
             return Err(BackupError::Foreign { uuid });
         }
-        if !self.force {
+        let first = (number(40)?, number(48)?, number(56)?);
+        let second = if magic == MAGIC_1 {
+            (0, 0, 0)
+        } else {
+            let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
+            (start, number(80)?, number(88)?)
+        };
+        let is_dropped = first.2 == 0 && second.2 == 0;
+        if !self.force && !is_dropped {
             self.check_time(number(32)?)?;
         }
-        let first = (number(40)?, number(48)?, number(56)?);
-        if magic == MAGIC_1 {
-            return Ok([first, (0, 0, 0)]);
-        }
-        let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
-        Ok([first, (start, number(80)?, number(88)?)])
+        Ok([first, second])
     }
 
     fn check_time(&self, written: u64) -> Result<(), BackupError> {

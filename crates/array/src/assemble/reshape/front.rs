@@ -71,6 +71,10 @@ impl Halfway {
         if self.is_stated {
             return Ok(None);
         }
+        if self.is_of_braid() {
+            self.is_sure = true;
+            return Ok(None);
+        }
         if self.has_code() {
             self.code = self.by_code(read);
             return Ok(None);

@@ -16,11 +16,12 @@ use crate::geometry::{Geometry, RowOrder};
 use crate::level::Layout;
 use crate::units::UNIT_SECTORS;
 
-/// Returns whether the machine can go on with this one.
+/// Returns whether the machine can go on with this one. It `saves` what is about to be overwritten.
 pub(super) fn is_possible(
     numbers: &Numbers,
     candidates: &[Candidate],
     newest: &Superblock,
+    saves: bool,
 ) -> bool {
     let reshape = &newest.reshape;
     let by = shift(newest);
@@ -34,7 +35,8 @@ pub(super) fn is_possible(
     let in_place = by == 0
         && numbers.is_by_stripe()
         && newest.version != Version::V0_90
-        && numbers.reads_ahead();
+        && !numbers.backwards
+        && (numbers.reads_ahead() || saves || is_not_begun(numbers, candidates, newest));
     let can_move = (has_room || in_place)
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);
     // All members move by as much. Who left in another reshape is none of them.
@@ -51,11 +53,16 @@ pub(super) fn is_possible(
     if !numbers.is_by_stripe() {
         return can_move && alike && copies_move(numbers);
     }
-    // md's position may be ten seconds old at the begin. md's times have no microseconds.
-    let (_, micros) = time_parts(newest.utime);
-    let is_sure = micros > 0 || numbers.position >= numbers.critical_sectors();
+    // md's position may be ten seconds old at the begin.
+    let is_sure = is_of_braid(newest) || numbers.position >= numbers.critical_sectors();
     let is_whole = numbers.position.is_multiple_of(numbers.unit());
     can_move && is_sure && is_whole && alike
+}
+
+/// Returns whether the position is one that Braid wrote: md's times have no microseconds.
+pub(super) const fn is_of_braid(newest: &Superblock) -> bool {
+    let (_, micros) = time_parts(newest.utime);
+    micros > 0
 }
 
 /// Returns whether a superblock is of a member that can have missed one update at most.
@@ -73,7 +80,8 @@ fn current<'a>(
 }
 
 /// Returns whether nothing is written by the new map yet. A map of fewer members is written at once
-/// where the old one is that lies beyond its end, but only when all members have heard of it.
+/// where the old one is that lies beyond its end, and one in place where the old one is, but only
+/// when all members have heard of it.
 pub(super) fn is_not_begun(
     numbers: &Numbers,
     candidates: &[Candidate],
@@ -83,7 +91,8 @@ pub(super) fn is_not_begun(
         !superblock.has(feature::RESHAPE_ACTIVE)
             && newest.role_of(superblock.dev_number) == superblock.role()
     };
-    let overwrites = numbers.new.array_sectors() < numbers.old.array_sectors();
+    let smaller = numbers.new.array_sectors() < numbers.old.array_sectors();
+    let overwrites = smaller || numbers.is_by_stripe() && shift(newest) == 0;
     numbers.is_not_begun() && (!overwrites || current(candidates, newest).any(has_not_heard))
 }
 

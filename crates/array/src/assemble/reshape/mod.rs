@@ -86,6 +86,7 @@ pub(super) fn decide(
     newest: usize,
     superblock: &Superblock,
     options: Options,
+    saves: bool,
 ) -> Assembly {
     let numbers = match checked(candidates, newest, superblock) {
         Ok(numbers) => numbers,
@@ -97,7 +98,7 @@ pub(super) fn decide(
     let candidates = &all_turned(&numbers, candidates, superblock);
     // An array of which nothing has moved is read like any other.
     let by_one_map = || goes_on::is_not_begun(&numbers, candidates, superblock);
-    if goes_on::is_possible(&numbers, candidates, superblock)
+    if goes_on::is_possible(&numbers, candidates, superblock, saves)
         && (!options.read_only || by_one_map())
     {
         return goes_on::decide(&numbers, candidates, newest, superblock, options);
@@ -264,6 +265,12 @@ impl Halfway {
         // Whether md may go on with it, only the data tell.
         let next = Next::by("read it", read).of(Condition::Halfway);
         Start::Refused { reason, next, could_force: false }
+    }
+
+    /// Returns whether Braid began to move data in place: nothing that is yet to be moved is
+    /// overwritten before it is in a backup, and the position is that of all members.
+    fn is_of_braid(&self) -> bool {
+        goes_on::is_of_braid(&self.superblock) && !self.shifts && self.numbers.is_by_stripe()
     }
 
     /// Takes this sector of the array for where the reshape stopped, whatever superblocks and data

@@ -12,7 +12,7 @@ use super::{Candidate, Halfway, is_halfway};
 use crate::assemble::Standing;
 use crate::format::reshaped::Side;
 use crate::format::striped::to_level_4;
-use crate::format::superblock::feature;
+use crate::format::superblock::{feature, time_code, time_parts};
 use crate::format::{DevRole, Superblock};
 use crate::{Role, SECTOR_BYTES};
 
@@ -38,15 +38,19 @@ pub struct Settlement {
     pub candidates: Vec<Candidate>,
     /// The array sector at which it goes on.
     pub position: u64,
+    /// What it is about to overwrite is saved to the file that has the backups.
+    pub saves: bool,
 }
 
 impl Halfway {
     /// Returns what is to be written for the machine to go on with this, once the members and the
-    /// backups have been looked at; `None` where it would not be safe.
+    /// backups have been looked at; `None` where it would not be safe. It `saves` what it is about
+    /// to overwrite to the file that has the backups.
     pub fn settled(
         &self,
         candidates: &[Candidate],
         now: u64,
+        saves: bool,
         read: &mut ReadMember<'_>,
     ) -> Option<Settlement> {
         if (self.is_in_doubt && !self.force) || self.is_stated || self.code.is_some() {
@@ -54,7 +58,8 @@ impl Halfway {
         }
         self.check_backup().ok()?;
         let mut maps = Maps::of(self, read)?;
-        if !maps.are_whole() {
+        // What Braid was about to overwrite is in the backup, or where it was.
+        if !maps.are_whole() && !self.is_of_braid() {
             return None;
         }
         let front = if self.is_sure { maps.firm_front(self.front) } else { self.front };
@@ -68,13 +73,14 @@ impl Halfway {
             candidates.iter().map(|one| self.settle(one, &newest)).collect();
         let mut numbers = self.numbers.clone();
         numbers.position = position;
-        if !is_possible(&numbers, &candidates, &newest) {
+        let saves = saves && self.is_of_braid() && !numbers.reads_ahead();
+        if !is_possible(&numbers, &candidates, &newest, saves) {
             return None;
         }
         let data = self.restored(front..position, read)?;
         let metadata = candidates.iter().filter(|one| self.is_told(one)).flat_map(written);
         let metadata = metadata.collect();
-        Some(Settlement { data, metadata, candidates, position })
+        Some(Settlement { data, metadata, candidates, position, saves })
     }
 
     /// Returns where the backups end that begin here.
@@ -161,7 +167,9 @@ impl Halfway {
     fn newest(&self, candidates: &[Candidate], now: u64, position: u64) -> Superblock {
         let mut newest = (*self.superblock).clone();
         newest.events += 1;
-        newest.utime = now;
+        // By its microseconds it is known not to be md's.
+        let (seconds, micros) = time_parts(now);
+        newest.utime = time_code(seconds, micros.max(1));
         newest.reshape.position = position;
         for own in candidates.iter().filter(|one| self.is_told(one)) {
             if let Ok(own) = &own.superblock

@@ -28,6 +28,9 @@ impl Halfway {
     /// Compares the backups with what the members hold. Backups that were made too late are no
     /// longer taken. Returns a sentence for people, if there is something to say.
     pub fn weigh(&mut self, read: &mut ReadMember<'_>) -> Option<String> {
+        if self.is_of_braid() {
+            return None;
+        }
         let said = self.weighed(read);
         self.is_in_doubt |= said.is_some();
         said
@@ -92,12 +95,12 @@ impl Halfway {
         }
         let mib = (self.front * SECTOR_BYTES) >> 20;
         let reason = format!(
-            "{}: what was being moved, about {mib} MiB into the array, may be in mdadm's backup \
+            "{}: what was being moved, about {mib} MiB into the array, may be in a backup \
              alone",
             self.description()
         );
-        let next = "name the file that mdadm was given, by --backup-file FILE; or read without it \
-                    by --force, what is there may be wrong";
+        let next = "name the file that the reshape began with, by --backup-file FILE; or read \
+                    without it by --force, what is there may be wrong";
         Err(Refusal::new(reason, next))
     }
 

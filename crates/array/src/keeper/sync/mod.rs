@@ -59,6 +59,11 @@ impl Sync {
         } else if core.service.writes_over {
             self.interrupt("a member is gone");
         }
+        let waits = |moving: &Moving| moving.moves_saved() && moving.waits.is_some();
+        if core.service.stopping && self.moving.as_ref().is_some_and(waits) {
+            // Requests wait where neither map holds.
+            core.service.writes_over = true;
+        }
         match self.phase {
             WorkPhase::Idle => self.choose(core),
             WorkPhase::Running => self.go_on(core),
@@ -285,11 +290,9 @@ impl Sync {
     fn issue_units(&mut self, core: &mut Core) {
         self.speed.mark(core.now, self.low_water());
         let mut skipped = 0;
-        while self.interrupted.is_none()
-            && !self.paused
-            && self.cursor < window::limit(self)
+        while self.cursor < window::limit(self)
             && self.units.len() < core.rules.units_at_once
-            && self.speed.next_at().is_some_and(|at| at <= core.now)
+            && window::may_issue(self, core)
         {
             if self.issue_unit(core) {
                 self.charge_speed(core);

@@ -6,6 +6,14 @@
 //!    ▲                                                               │ all of the window
 //!    └────── more, or held ◄── Placing: flush, then the front in all superblocks ◄──┘
 //! ```
+//! Where data move in place and what is moved lies upon what is yet to be moved, the window is
+//! saved first, to a device beside the members, and moved from there. Nothing reads or writes there
+//! meanwhile: in it no map holds.
+//!
+//! ```text
+//! Opening ─► Saving ─► Sealing: a header tells of what is saved ─► Open ─► Placing ─► Dropping:
+//! the header tells of nothing again ─► Closed
+//! ```
 //! Nothing is written over what a superblock on any member still needs. What lies before the
 //! members' front is where the new shape has it (backwards: what lies behind it), and all else
 //! where it was. New rows begin a few rows before the old ones, and hold as much of the array each
@@ -13,6 +21,7 @@
 //! it into old rows that lie on the moved side of the front as a whole. `raid5.c` and `raid10.c` of
 //! the kernel go by the same distance in `reshape_request`.
 
+use crate::Instant;
 use crate::format::Superblock;
 use crate::format::reshaped::{Side, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
@@ -27,12 +36,20 @@ use crate::units::gcd;
 pub(super) enum MovingStage {
     Closed,
     Opening,
+    /// Units of the window are saved.
+    Saving,
+    /// Waits for the header that tells of the window.
+    Sealing,
     Open,
     /// Waits for the update that puts the front here.
     Placing {
         front: u64,
         ticket: u64,
     },
+    /// Waits for the header that tells of nothing.
+    Dropping,
+    /// The header could not be written: it is tried again then.
+    Undropped(Instant),
 }
 
 /// The move of an array's data. Places are those of sync space: with parity, rows of the members.
@@ -63,6 +80,8 @@ pub(in crate::keeper) struct Moving {
     /// The other end of the window.
     pub(super) window: u64,
     pub(super) stage: MovingStage,
+    /// The window is saved before it is moved.
+    pub(super) is_saved: bool,
     /// The reason why it does not go on before something changes.
     pub(in crate::keeper) waits: Option<String>,
     /// It stops at the next place where it can be turned round.
@@ -111,6 +130,7 @@ impl Moving {
             front,
             window: front,
             stage: MovingStage::Closed,
+            is_saved: false,
             waits: None,
             turns: false,
         })
@@ -183,6 +203,42 @@ impl Moving {
         }
     }
 
+    /// Returns where the next window is to end that is saved first, of so many rows at most, where
+    /// there is room for so many sectors of the array. In place all that moves moves forwards.
+    pub(super) fn next_saved_end(&self, most: u64, room: u64) -> u64 {
+        let Self { align, front, .. } = *self;
+        let whole = |places: u64| places / align * align;
+        let rows = whole(most).max(align).min(whole(room / self.per_place));
+        (front + rows).min(whole(self.size / self.per_place)).max(front)
+    }
+
+    /// Returns whether what is moved lies upon what is yet to be moved, and nothing is in between.
+    pub(super) const fn is_in_place(&self) -> bool {
+        self.by == 0
+    }
+
+    /// The first sector of the array in the window, and the number of sectors.
+    pub(super) fn saved(&self) -> (u64, u64) {
+        let (first, end) = self.span();
+        (self.position(first), self.position(end) - self.position(first))
+    }
+
+    /// Returns whether units are being saved.
+    pub(super) fn is_saving(&self) -> bool {
+        self.stage == MovingStage::Saving
+    }
+
+    /// Returns whether units are moved from where they were saved.
+    pub(super) fn moves_saved(&self) -> bool {
+        self.is_saved && self.stage == MovingStage::Open
+    }
+
+    /// Returns whether a window that is being moved must be moved as a whole: neither map holds
+    /// there.
+    pub(super) fn must_go_on(&self) -> bool {
+        self.moves_saved() && self.waits.is_none()
+    }
+
     /// Returns how far the front has come once all of the window before this place has moved.
     /// Backwards a window is moved as a whole, or once more.
     pub(super) fn front_after(&self, place: u64) -> u64 {
@@ -228,7 +284,7 @@ impl Moving {
     /// All that began before the window is over.
     pub(in crate::keeper) fn opened(&mut self) {
         if self.stage == MovingStage::Opening {
-            self.stage = MovingStage::Open;
+            self.stage = if self.is_saved { MovingStage::Saving } else { MovingStage::Open };
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::FULL_MS;
 use super::copying::Copying;
-use super::moving::Moving;
+use super::moving::{Moving, MovingStage};
 use super::scrub::Scrub;
 use super::speed::Speed;
 use super::unread::UnreadPlaces;
@@ -79,6 +79,7 @@ impl Sync {
         }
         let low = self.units.keys().next().copied().unwrap_or(self.cursor).min(self.cursor);
         match &self.moving {
+            Some(moving) if moving.is_saving() => moving.done(moving.front),
             Some(moving) if self.action == SyncAction::Reshape => moving.done(low),
             _ => low,
         }
@@ -128,6 +129,9 @@ impl Sync {
     pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.phase == WorkPhase::Idle {
             return self.retry_at;
+        }
+        if let Some(Moving { stage: MovingStage::Undropped(at), .. }) = self.moving {
+            return Some(at);
         }
         if self.phase != WorkPhase::Running || self.paused {
             return None;
@@ -290,4 +294,12 @@ impl Sync {
             SyncAction::Check | SyncAction::Repair | SyncAction::Reshape | SyncAction::Idle => {}
         }
     }
+}
+
+/// What is about to be overwritten could not be saved, or not be read from there: it is tried again
+/// after a while.
+pub(super) fn note_unsaved(sync: &mut Sync, core: &Core, place: u64) {
+    let device = core.spill.as_ref().map_or("", |spill| &spill.device);
+    sync.note_unmoved(place, format!("{device} cannot be written or read"));
+    sync.retry_at = Some(core.now.plus_millis(FULL_MS));
 }

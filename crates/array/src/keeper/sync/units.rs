@@ -1,6 +1,7 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, FULL_MS, Sync, TORN};
+use super::state::note_unsaved;
+use super::{BUSY_MS, FULL_MS, Moving, Sync, TORN};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
@@ -49,6 +50,9 @@ impl Sync {
                     return false;
                 }
                 Work::Rebuild(targets)
+            }
+            SyncAction::Reshape if self.moving.as_ref().is_some_and(Moving::is_saving) => {
+                Work::Save
             }
             SyncAction::Reshape => Work::Move,
             SyncAction::Idle => return false,
@@ -138,6 +142,7 @@ impl Sync {
         done: Done,
     ) -> Option<Untrue> {
         let mut failed = None;
+        let moves_saved = self.moving.as_ref().is_some_and(Moving::moves_saved);
         match (work, done) {
             (Work::Verify(id), done) => failed = untrue(core, *id, unit, &done),
             (_, Done::Well { equal }) => {
@@ -145,7 +150,7 @@ impl Sync {
                 let copies = match work {
                     Work::Rebuild(targets) => targets.len() as u64,
                     Work::Copy => 1,
-                    Work::Compare(_) | Work::Verify(_) | Work::Move => 0,
+                    Work::Compare(_) | Work::Verify(_) | Work::Save | Work::Move => 0,
                 };
                 self.copied_sectors += u64::from(unit.sectors) * copies;
                 if *work == Work::Copy
@@ -154,7 +159,13 @@ impl Sync {
                     copying.note_copied(core, unit.start, unit.end());
                 }
             }
-            (Work::Move, Done::Unread(lost)) if self.work_goes_on() => {
+            (Work::Move, _) if moves_saved && !core.service.failed => {
+                note_unsaved(self, core, place);
+            }
+            (Work::Save, Done::Full) if self.work_goes_on() => {
+                note_unsaved(self, core, place);
+            }
+            (Work::Move | Work::Save, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.unread.add(array_sector, sectors, &members);
                 }
@@ -204,6 +215,7 @@ impl Sync {
             | Work::Rebuild(_)
             | Work::Copy
             | Work::Verify(_)
+            | Work::Save
             | Work::Move => false,
         };
         if in_line && let Some(left) = &mut self.unsynced.left {
@@ -221,7 +233,7 @@ impl Sync {
                 self.unsynced.missed.insert(unit.start, unit.end());
                 return;
             }
-            Work::Compare(_) | Work::Verify(_) | Work::Move => return,
+            Work::Compare(_) | Work::Verify(_) | Work::Save | Work::Move => return,
             Work::Copy => {
                 if let Some(copying) = &self.copying {
                     copying.note_not_copied(core, unit.start, unit.end());

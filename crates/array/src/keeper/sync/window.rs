@@ -1,12 +1,16 @@
 //! The window of a reshape, driven: opened, moved unit by unit, and closed.
 
+use super::FULL_MS;
 use super::moving::{Moving, MovingStage};
-use super::state::{Sync, WorkPhase};
+use super::state::{Sync, WorkPhase, note_unsaved};
 use super::units::is_busy;
 use crate::SECTOR_BYTES;
 use crate::events::SyncAction;
+use crate::format::backup::BackupHeader;
+use crate::format::superblock::time_parts;
 use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
+use crate::keeper::spill::Spill;
 
 /// Rows of a window at most: writes wait for as long as it takes to move them.
 const MOST_ROWS: u64 = (16 << 20) / SECTOR_BYTES;
@@ -17,11 +21,22 @@ const PARTS_OF_SECOND: u64 = 4;
 pub(super) fn limit(sync: &Sync) -> u64 {
     match &sync.moving {
         Some(moving) if sync.action == SyncAction::Reshape => match moving.stage {
-            MovingStage::Open => moving.span().1,
+            MovingStage::Open | MovingStage::Saving => moving.span().1,
             _ => 0,
         },
         _ => sync.end,
     }
+}
+
+/// Returns whether a unit may be asked for now.
+pub(super) fn may_issue(sync: &Sync, core: &Core) -> bool {
+    let over = core.service.failed || core.service.writes_over;
+    let must_go_on = sync.moving.as_ref().is_some_and(Moving::must_go_on);
+    if sync.action == SyncAction::Reshape && must_go_on {
+        return !over;
+    }
+    let in_time = sync.speed.next_at().is_some_and(|at| at <= core.now);
+    sync.interrupted.is_none() && !sync.paused && in_time
 }
 
 /// Takes the next step of a reshape.
@@ -44,7 +59,27 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
                 ended(sync, core);
             }
         }
-        MovingStage::Opening => {}
+        MovingStage::Opening | MovingStage::Sealing | MovingStage::Dropping => {}
+        MovingStage::Saving => {
+            let (_, end) = moving.span();
+            sync.issue_units(core);
+            if sync.units.is_empty() && (ends || held) {
+                sync.moving.iter_mut().for_each(|moving| close(moving, core));
+                drive(sync, core);
+            } else if sync.units.is_empty() && sync.cursor >= end {
+                seal(sync, core);
+            }
+        }
+        MovingStage::Open if moving.is_saved => {
+            let (_, end) = moving.span();
+            sync.issue_units(core);
+            if sync.units.is_empty() && sync.cursor >= end {
+                place_front(sync, core);
+            } else if sync.units.is_empty() && ends {
+                // It goes on there when something has changed.
+                ended(sync, core);
+            }
+        }
         MovingStage::Open => {
             let (_, end) = moving.span();
             sync.issue_units(core);
@@ -58,7 +93,9 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
             moving.front = front;
             core.members.set_moved(moving.moved());
             core.space.set_front(front);
-            if ends || held || moving.is_at_end() || moving.turns {
+            if moving.is_saved {
+                drop_saved(moving, core);
+            } else if ends || held || moving.is_at_end() || moving.turns {
                 close(moving, core);
                 drive(sync, core);
             } else {
@@ -66,16 +103,90 @@ pub(super) fn drive(sync: &mut Sync, core: &mut Core) {
             }
         }
         MovingStage::Placing { .. } => {}
+        MovingStage::Undropped(_) if core.service.stopping || core.service.writes_over => {
+            close(moving, core);
+            ended(sync, core);
+        }
+        MovingStage::Undropped(at) if at <= core.now => drop_saved(moving, core),
+        MovingStage::Undropped(_) => {}
     }
 }
 
 fn open(sync: &mut Sync, core: &mut Core) {
     let allowed = sync.speed.limit(is_busy(core)) / SECTOR_BYTES / PARTS_OF_SECOND;
     let Some(moving) = &mut sync.moving else { return };
-    moving.window = moving.next_end(allowed.min(MOST_ROWS));
+    let most = allowed.min(MOST_ROWS);
+    moving.window = moving.next_end(most);
+    moving.is_saved = moving.is_in_place() && moving.window <= moving.front;
+    if moving.is_saved {
+        let room = core.spill.as_ref().filter(|spill| !spill.is_over).map_or(0, Spill::room);
+        moving.window = moving.next_saved_end(most, room);
+        if moving.window == moving.front {
+            let reason = "there is no file with room for what is about to be overwritten";
+            return sync.note_unmoved(sync.cursor, reason.into());
+        }
+    }
     moving.stage = MovingStage::Opening;
     sync.cursor = moving.span().0;
-    core.out.push(LaneCommand::Window { front: moving.front, end: moving.window });
+    tell_window(moving, core);
+}
+
+fn tell_window(moving: &Moving, core: &mut Core) {
+    let Moving { front, window: end, is_saved, .. } = *moving;
+    let saved_to = if is_saved { core.spill.as_ref().map(|spill| spill.member) } else { None };
+    core.out.push(LaneCommand::Window { front, end, saved_to });
+}
+
+/// All of the window is saved: has a header tell of it, once that is durable.
+fn seal(sync: &mut Sync, core: &mut Core) {
+    let Some(moving) = &mut sync.moving else { return };
+    let (start, length) = moving.saved();
+    let header = header(core, start, length);
+    moving.stage = MovingStage::Sealing;
+    tell_header(core, header);
+}
+
+/// All of the window has moved, or nothing of it has: no header is to tell of it. Until then
+/// nothing is written there that a backup would undo.
+fn drop_saved(moving: &mut Moving, core: &mut Core) {
+    let header = header(core, 0, 0);
+    moving.stage = MovingStage::Dropping;
+    tell_header(core, header);
+}
+
+fn tell_header(core: &mut Core, header: Vec<u8>) {
+    let device = core.spill.as_ref().map(|spill| spill.member);
+    core.out.0.extend(device.map(|device| LaneCommand::Seal { device, header }));
+}
+
+/// The header that tells of so many sectors of the array from this one on.
+fn header(core: &Core, start: u64, length: u64) -> Vec<u8> {
+    let (mtime, _) = time_parts(core.metadata.wall_clock(core.now));
+    let set_uuid = core.metadata.superblock.set_uuid;
+    BackupHeader { set_uuid, mtime, start, length }.encode()
+}
+
+/// A header is written, or could not be.
+pub(in crate::keeper) fn sealed(sync: &mut Sync, core: &mut Core, ok: bool) {
+    let Some(moving) = &mut sync.moving else { return };
+    match moving.stage {
+        MovingStage::Sealing if ok => {
+            moving.stage = MovingStage::Open;
+            sync.cursor = moving.span().0;
+        }
+        MovingStage::Sealing => {
+            drop_saved(moving, core);
+            note_unsaved(sync, core, sync.cursor);
+        }
+        MovingStage::Dropping if ok => {
+            close(moving, core);
+            drive(sync, core);
+        }
+        MovingStage::Dropping => {
+            moving.stage = MovingStage::Undropped(core.now.plus_millis(FULL_MS));
+        }
+        _ => {}
+    }
 }
 
 /// All that was asked for is moved: tells the members so, as far as stripes are whole.
@@ -106,7 +217,8 @@ fn ended(sync: &mut Sync, core: &mut Core) {
 fn close(moving: &mut Moving, core: &mut Core) {
     moving.stage = MovingStage::Closed;
     moving.window = moving.front;
-    core.out.push(LaneCommand::Window { front: moving.front, end: moving.front });
+    moving.is_saved = false;
+    tell_window(moving, core);
 }
 
 /// Returns whether all is where it is to be, and no work is under way.

@@ -190,6 +190,7 @@ fn config(blueprint: &Blueprint, members: &[MemberFile]) -> Config {
     Config {
         superblock: superblocks[0].clone(),
         block_bytes: members.iter().map(|member| member.block_bytes).max().unwrap_or(512),
+        spill: None,
         members: (0..).zip(members).zip(superblocks).map(member).collect(),
         bitmap: None,
         log: StartLog::None,

@@ -3,7 +3,7 @@
 
 use braid_array::Refusal;
 use braid_array::assemble::{
-    Assembly, Candidate, Config, Options, Settlement, Start, Verdict, not_in_blocks,
+    Assembly, Candidate, Config, Options, Settlement, SpillConfig, Start, Verdict, not_in_blocks,
 };
 use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
@@ -34,6 +34,8 @@ pub(super) struct Layers {
     devices: Vec<Found>,
     /// What is written before a reshape goes on that md began.
     settlement: Option<Box<Settlement>>,
+    /// The file that a reshape saves to.
+    spill: Option<MemberFile>,
     /// Identity of the array, as typed.
     called: Called,
 }
@@ -54,7 +56,14 @@ impl Layers {
             // Members of different arrays were mixed up; the usual reasons say so best.
         }
         let devices: Vec<Found> = groups.into_iter().flatten().chain(blanks).collect();
-        Self { top: judge(&devices, options), inner: Vec::new(), devices, settlement: None, called }
+        Self {
+            top: judge(&devices, options),
+            inner: Vec::new(),
+            devices,
+            settlement: None,
+            spill: None,
+            called,
+        }
     }
 
     /// Arrays, at least one of which is a member of one more.
@@ -75,7 +84,8 @@ impl Layers {
         }
         let inner = inner.into_iter().zip(groups);
         let inner = inner.map(|(assembly, found)| Layer { assembly, found }).collect();
-        let mut layers = Self { inner, top, devices: Vec::new(), settlement: None, called };
+        let mut layers =
+            Self { inner, top, devices: Vec::new(), settlement: None, spill: None, called };
         if let Start::Refused { reason, next, .. } = &layers.top.start {
             let reason = format!("{reason}{}", layers.problems());
             let next = layers.way_out(options).of(next.condition);
@@ -112,7 +122,7 @@ impl Layers {
                 Vec::new()
             }
             (Ok(HalfwayFindings::Settles(settlement)), Start::Refused { .. }) => {
-                self.top = found::decide(settlement.candidates.clone(), options);
+                self.top = halfway::decide(&settlement, options);
                 let said = goes_on(&settlement);
                 self.settlement = Some(settlement);
                 vec![said]
@@ -130,14 +140,24 @@ impl Layers {
         }
     }
 
-    /// Writes what a reshape needs that md began before it goes on. Returns what is to be said.
+    /// Returns whether a reshape goes on that saves what it overwrites.
+    pub(super) fn saves(&self) -> bool {
+        self.settlement.as_ref().is_some_and(|settlement| settlement.saves)
+    }
+
+    /// Writes what a reshape needs before it goes on. Returns what is to be said.
     pub(super) fn settle(&mut self, reshape: &ReshapeArgs) -> Result<Option<String>, Refusal> {
         let Some(settlement) = self.settlement.take() else { return Ok(None) };
         halfway::settle(&settlement, &self.devices)?;
-        let file = reshape.file().map_or_else(String::new, |file| {
-            format!("; {} is not needed any more, and can be deleted", file.display())
-        });
-        Ok(Some(goes_on(&settlement) + &file))
+        let said = goes_on(&settlement);
+        let Some(file) = reshape.file() else { return Ok(Some(said)) };
+        let name = file.display();
+        if !settlement.saves {
+            return Ok(Some(format!("{said}; {name} is not needed any more, and can be deleted")));
+        }
+        let set_uuid = self.top.newest.as_deref().map(|newest| newest.set_uuid);
+        self.spill = Some(halfway::open_spill(file, set_uuid.unwrap_or_default())?);
+        Ok(Some(format!("{said}; keep {name} until that is over")))
     }
 
     /// Advises to read the rest of cut-off images, where the array needs them.
@@ -312,7 +332,12 @@ impl Layers {
         let beside: Vec<String> = self.beside().map(|layer| title(&layer.assembly)).collect();
         let config = ready(object, self.top)?;
         if self.inner.is_empty() {
-            let (config, members) = with_members(config, self.devices)?;
+            let (mut config, mut members) = with_members(config, self.devices)?;
+            if let Some(spill) = self.spill {
+                let device = spill.path.display().to_string();
+                config.spill = Some(SpillConfig { device, sectors: spill.sectors });
+                members.push(spill);
+            }
             return Ok(Assembled::Array { config, members });
         }
         let mut arrays = Vec::new();
@@ -386,9 +411,10 @@ fn devices_in<'a>(inner: impl IntoIterator<Item = &'a Assembly>, top: &Assembly)
     inner.into_iter().filter(is_in).flat_map(attached).collect()
 }
 
-/// What is to be said of a reshape that md began and that is settled first.
+/// What is to be said of a reshape that is settled first.
 fn goes_on(settlement: &Settlement) -> String {
-    format!("the reshape that md began goes on from sector {}", settlement.position)
+    let began = if settlement.saves { "" } else { " that md began" };
+    format!("the reshape{began} goes on from sector {}", settlement.position)
 }
 
 /// Decides about arrays, and about the one that they are members of.

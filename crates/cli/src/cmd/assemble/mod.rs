@@ -294,6 +294,10 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
         let next = plan.given().put_into(plan.called.named(next.clone()));
         return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
+    if plan.overlay.is_some() && layers.saves() {
+        let reason = "--overlay would leave the members as they are, and change the backup file";
+        return Err(Failure::refused("assemble", &plan.object, reason, "use --readonly"));
+    }
     let settled = layers
         .settle(&plan.reshape)
         .map_err(|why| Failure::explained("assemble", &plan.object, why))?;

@@ -31,6 +31,7 @@ impl Growth {
             exports: exports.filter_map(|export| notice(&array.name, export, true)).collect(),
             moves: false,
             missing: 0,
+            spill: None,
         }
     }
 }
@@ -70,6 +71,7 @@ impl Growth {
             exports: told.collect(),
             moves: true,
             missing: 0,
+            spill: None,
         }
     }
 
@@ -95,6 +97,7 @@ impl Growth {
             exports: Vec::new(),
             moves: true,
             missing: 0,
+            spill: None,
         }
     }
 }

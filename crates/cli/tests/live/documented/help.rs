@@ -183,8 +183,13 @@ pub(super) const MEMBERS: &[Scene] = &[
                 braid assemble home dev/sd[ef]",
             ),
             (
+                "braid grow old",
+                "braid create old -l 5 -n 3 --metadata 1.0 --force --assume-clean dev/sd[abc]
+                braid assemble old dev/sd[abc]",
+            ),
+            (
                 "braid grow home --array-size",
-                "braid stop home
+                "braid stop home; braid stop old
                 braid create home -l 5 -n 4 --force --assume-clean dev/sd[abcd]
                 braid assemble home dev/sd[abcd]",
             ),
@@ -196,7 +201,7 @@ pub(super) const MEMBERS: &[Scene] = &[
             ),
             ("braid grow data", "data"),
         ],
-        swaps: &[("n6:7000", "$NET.6:$PORT")],
+        swaps: &[("n6:7000", "$NET.6:$PORT"), ("/var/tmp/", "$LAB/")],
         ..HELP
     },
     Scene {

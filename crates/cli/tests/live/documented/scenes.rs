@@ -115,6 +115,14 @@ pub(super) const GROWING: &[Scene] = &[
         ..GROWN
     },
     Scene {
+        headings: &["In place"],
+        before: "disks
+            braid create home -l 5 -n 3 --metadata 1.0 --assume-clean dev/sd[abc]
+            braid assemble home $LAB/dev/sd{a,b,c}",
+        swaps: &[("/var/tmp/", "$LAB/")],
+        ..GROWN
+    },
+    Scene {
         headings: &["Fewer disks, less of each"],
         before: "disks
             braid create home -l 5 -n 4 --assume-clean dev/sd[abcd]

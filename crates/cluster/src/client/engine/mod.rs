@@ -345,7 +345,7 @@ impl Engine {
         match &task.what {
             What::Copy if self.copies.copy(cx, key) => self.work.begin(key, task),
             // Spares are no members here before they hold a role: they are copied to.
-            What::Copy | What::Verify(_) | What::Move => task.end(cx, Done::Failed),
+            What::Copy | What::Verify(_) | What::Save | What::Move => task.end(cx, Done::Failed),
             What::Rebuild(_) => {
                 self.work.begin(key, task);
                 self.make_sets(cx, key);

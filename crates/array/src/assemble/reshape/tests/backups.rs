@@ -186,14 +186,14 @@ fn what_a_backup_holds_is_written_where_the_new_map_has_it() {
     disks.0.insert("b".to_owned(), [&[0; 8 * 512], &content[..kept]].concat());
     assert_eq!(disks.look(&mut halfway).unwrap(), None);
     let all = candidates(&array, &[]);
-    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none(), "without the backup");
+    assert!(halfway.settled(&all, now, false, &mut disks.reader()).is_none(), "without the backup");
     halfway.add_backup("b", 56, &header(7, 10_000, [8, 0, 48], [0; 3])).unwrap();
-    let settlement = halfway.settled(&all, now, &mut disks.reader()).unwrap();
+    let settlement = halfway.settled(&all, now, false, &mut disks.reader()).unwrap();
     // The first stripe is where it was: nothing shows that it was moved after the backup was made.
     halfway.weigh(&mut disks.reader()).expect("doubt");
-    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none(), "in doubt");
+    assert!(halfway.settled(&all, now, false, &mut disks.reader()).is_none(), "in doubt");
     halfway.force = true;
-    assert!(halfway.settled(&all, now, &mut disks.reader()).is_some(), "forced");
+    assert!(halfway.settled(&all, now, false, &mut disks.reader()).is_some(), "forced");
     assert_eq!(settlement.position, 48);
     assert_eq!(settlement.metadata.len(), 4, "a superblock for each");
     apply(&mut disks, &settlement);
@@ -241,7 +241,7 @@ fn the_position_that_the_data_tell_is_gone_on_from() {
         let (mut halfway, mut disks) = moved(40, 60, false, &content, &[]);
         disks.look(&mut halfway).unwrap();
         let all = candidates(&relaid(40 * 16, false), &[]);
-        let settlement = halfway.settled(&all, now, &mut disks.reader()).unwrap();
+        let settlement = halfway.settled(&all, now, false, &mut disks.reader()).unwrap();
         // What is all alike is moved again.
         assert_eq!(settlement.position, 16 * found);
         assert!(settlement.data.is_empty());
@@ -254,5 +254,5 @@ fn the_position_that_the_data_tell_is_gone_on_from() {
     let (mut halfway, mut disks) = moved(40, 60, false, &content, &[0]);
     let _ = disks.look(&mut halfway);
     let all = candidates(&relaid(40 * 16, false), &[0]);
-    assert!(halfway.settled(&all, now, &mut disks.reader()).is_none());
+    assert!(halfway.settled(&all, now, false, &mut disks.reader()).is_none());
 }

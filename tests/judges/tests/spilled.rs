@@ -1,0 +1,131 @@
+//! Data that Braid moves in place and saves to a file first: killed in the middle of a window, md
+//! restores that from the file and moves the rest.
+
+use crate::backups;
+use crate::braid_to_md::{available, create, members};
+use crate::handoff::Left;
+use crate::served::Served;
+use crate::support::{self, Run, guest, skip, until};
+use braid_judges::Content;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const MEMBER_BYTES: u64 = 24 << 20;
+
+/// name | level and members | options of grow | devices that are added. The name of one that is
+/// killed in its first window ends with a 0.
+const TABLE: &str = "\
+spill-chunk  | 5 3 | --chunk 128K             | 0
+spill-less   | 6 4 | --chunk 32K              | 0
+spill-layout | 5 4 | --layout right-symmetric | 0
+spill-chunk0 | 4 3 | --chunk 128K             | 0
+spill-more0  | 5 3 | --raid-devices 4         | 1";
+
+/// One that was killed.
+struct Killed {
+    name: String,
+    members: Vec<PathBuf>,
+    content: Content,
+    size_bytes: u64,
+}
+
+/// The header of a file: when it was written, the first sector that is kept, and the number of
+/// sectors.
+fn header(spill: &Path) -> (u64, u64, u64) {
+    let mut numbers = [0; 32];
+    let read = fs::File::open(spill).and_then(|file| file.read_exact_at(&mut numbers, 32));
+    read.expect("a header");
+    let number = |at: usize| u64::from_le_bytes(numbers[at..at + 8].try_into().expect("8 bytes"));
+    (number(0), number(16), number(24))
+}
+
+/// Waits until a window is saved that begins there or later. Returns whether the first one is over.
+fn wait_until_saved(spill: &Path, first: u64) -> bool {
+    let mut found = header(spill);
+    until("a window that is saved", || {
+        (0..5000).any(|_| {
+            found = header(spill);
+            let (mtime, start, length) = found;
+            length > 0 && start >= first || first == 0 && mtime > 0
+        })
+    });
+    found.2 == 0
+}
+
+fn killed((row, seed): (&str, u64)) -> Killed {
+    let tries = std::iter::repeat_with(|| killed_once(row, seed));
+    tries.take(20).flatten().next().expect("one that is killed in the middle of a window")
+}
+
+/// Begins, and is killed in a window; `None` where that was just over, and none follows.
+fn killed_once(row: &str, seed: u64) -> Option<Killed> {
+    let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+    let [name, made, change, added] = columns[..] else { panic!("bad line: {row}") };
+    let (level, count) = made.split_once(' ').expect("two words");
+    let [count, added]: [usize; 2] = [count, added].map(|number| number.parse().expect("a number"));
+    let all = members(name, count + added, MEMBER_BYTES);
+    let arguments = ["--chunk", "64K", "--metadata", "1.0", "--size", "22M", "--assume-clean"];
+    create(name, level, &all[..count], &arguments);
+    let mut served = Served::in_foreground(name, &all[..count], &[]);
+    let content = Content::of(seed);
+    let size_bytes = served.size_bytes();
+    served.fill(&content);
+    let spill = all[0].with_file_name("backup");
+    let slowly = |served: &Served| {
+        Run::of(served.braid("limit").args(["--max", "2M"])).expect_success("limit");
+    };
+    slowly(&served);
+    let mut grow = served.braid("grow");
+    grow.args(change.split(' ')).arg("--spill").arg(&spill);
+    all[count..].iter().for_each(|device| _ = grow.arg("--add").arg(device));
+    Run::of(&mut grow).expect_success("grow");
+    let first = if name.ends_with('0') { 0 } else { 8192 };
+    loop {
+        let is_over = wait_until_saved(&spill, first);
+        served.kill();
+        if header(&spill).2 > 0 {
+            return Some(Killed { name: name.to_owned(), members: all, content, size_bytes });
+        }
+        if is_over || first == 0 {
+            return None;
+        }
+        // It was just over.
+        let file = spill.display().to_string();
+        served = Served::in_foreground(name, &all, &["--backup-file", &file]);
+        slowly(&served);
+    }
+}
+
+#[test]
+fn md_ends_what_braid_moved_in_place() {
+    let test = "md_ends_what_braid_moved_in_place";
+    if let Err(reason) = available() {
+        return skip(test, &reason);
+    }
+    let rows = TABLE.lines().zip(6000..);
+    let arrays: Vec<Killed> = rows.map(killed).collect();
+    let mut script = backups::guest_functions();
+    for Killed { name, members, content, size_bytes } in &arrays {
+        let directory = members[0].parent().expect("a directory");
+        fs::write(directory.join("limit"), (size_bytes >> 10).to_string()).expect("a file");
+        script += &format!("go_on {name} {content} {}\n", directory.display());
+    }
+    guest::run("spilled", &script).expect_success("md goes on");
+    let mut findings = Vec::new();
+    for Killed { name, members, content, size_bytes } in arrays {
+        let said = |file| support::read(&members[0].with_file_name(file));
+        let answer = said("answer.txt");
+        println!("{name}: {answer}");
+        if !answer.contains("restoring critical section") {
+            findings.push(format!("{name}: nothing was restored: {answer}"));
+        }
+        if said("verdict.txt") != "right\n" {
+            findings.push(format!("{name}: {}: {answer}", said("verdict.txt")));
+            continue;
+        }
+        let left = Left { name, members: members.clone(), content, size_bytes };
+        findings.extend(support::attempt(|| left.expect_by_cat("md has ended it")).err());
+    }
+    support::report(&findings);
+}
