@@ -230,6 +230,7 @@ impl Core {
             return;
         }
         let clean = running.clean && !self.metadata.clean.active;
+        self.metadata.superblock.utime = self.metadata.wall_clock(self.now);
         let mut arrivals = Vec::new();
         let mut others = Vec::new();
         let losses: Vec<MemberId> = self.members.untold().collect();

@@ -204,6 +204,14 @@ impl Present {
         Self { paths, absent, outlook, whole }
     }
 
+    /// Returns the roles that none of the devices has, in words.
+    fn unnamed_roles(&self) -> String {
+        let unnamed = self.outlook.iter().flat_map(|outlook| &outlook.unnamed);
+        let roles = unnamed.flat_map(|array| &array.roles);
+        let roles: Vec<String> = roles.map(|role| format!("role {role}")).collect();
+        if roles.is_empty() { "some".to_owned() } else { roles.join(", ") }
+    }
+
     /// Returns whether all named members are there, and too few: waiting does not help.
     fn are_too_few(&self, entry: &ArrayEntry) -> bool {
         let all_there = !entry.members.is_empty() && self.absent == 0;
@@ -255,7 +263,7 @@ fn add_members(
     if !present.whole {
         let missing = entry.members.iter().map(|member| member.value.as_str());
         let missing: Vec<&str> = missing.filter(|path| !entry::is_there(path)).collect();
-        let missing = if missing.is_empty() { "some".to_owned() } else { missing.join(" ") };
+        let missing = if missing.is_empty() { present.unnamed_roles() } else { missing.join(" ") };
         let what = if entry.degraded {
             "it starts without them if it can"
         } else {
@@ -311,5 +319,42 @@ pub(super) fn address(words: &NodeArgs) -> String {
     match listen.rsplit_once(':') {
         Some(("0.0.0.0" | "[::]", port)) => format!("localhost:{port}"),
         _ => listen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::Role;
+
+    use super::*;
+    use crate::cmd::assemble::Unnamed;
+
+    /// Members of an array without a list are found by its name: what is missing has no path.
+    #[test]
+    fn roles_that_are_missing_are_named() {
+        let named = |roles: &[u16]| {
+            let unnamed = Unnamed {
+                name: "home".to_owned(),
+                uuid: [1; 16],
+                members: 3,
+                roles: roles.iter().copied().map(Role).collect(),
+                lost: roles.len(),
+            };
+            let outlook = Outlook {
+                whole: false,
+                start: Ok(roles.len()),
+                by_hand: None,
+                array: None,
+                unnamed: vec![unnamed],
+                outsiders: Vec::new(),
+                strays: 0,
+                unread: Vec::new(),
+            };
+            let outlook = Some(outlook);
+            Present { paths: Vec::new(), absent: 0, outlook, whole: false }.unnamed_roles()
+        };
+        assert_eq!(named(&[2]), "role 2");
+        assert_eq!(named(&[0, 2]), "role 0, role 2");
+        assert_eq!(named(&[]), "some");
     }
 }

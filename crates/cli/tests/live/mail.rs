@@ -154,6 +154,7 @@ fn a_mail_alone_tells_what_to_do() {
         format!("Subject: Fail event on home:{}: clean, degraded", host()),
         format!("It could be related to component device {failed}, in role 1."),
         "The array is now clean, degraded; no further member may fail.".to_owned(),
+        "Without a member in sync: role 1.".to_owned(),
         format!("Next: braid remove home {failed}; braid add home NEW-DEVICE"),
         "See: braid help BRAID-104".to_owned(),
     ] {

@@ -334,3 +334,14 @@ fn a_failed_member_is_two_events_behind_when_a_write_is_acknowledged() {
         assert!(failed + 2 <= kept, "level {level}: events {failed} and {kept}");
     }
 }
+
+/// Status tells of the last update as the superblocks do.
+#[test]
+fn the_time_of_the_last_update_is_that_of_the_superblocks() {
+    let mut world = World::new(5, 2, 3, 16);
+    world.now = world.now.plus_millis(7_000);
+    world.command(Command::Fail(MemberId(1)));
+    let told = world.superblock(0).utime;
+    assert_ne!(told, 0);
+    assert_eq!(world.array.status().superblock.utime, told);
+}

@@ -32,6 +32,9 @@ pub(super) struct Alert {
     /// Role of the member.
     #[serde(default)]
     pub(super) role: Option<u16>,
+    /// Roles without a member that is in sync.
+    #[serde(default)]
+    pub(super) lacks: Vec<u16>,
     /// Warning of the disk.
     #[serde(default)]
     pub(super) warning: Option<String>,
@@ -60,6 +63,7 @@ impl Alert {
         Self {
             disk: member.and_then(|member| array.disks.get(member).cloned()),
             role: member.and_then(|member| array.roles.get(member).copied()),
+            lacks: array.lacks.clone(),
             warning: None,
             sectors: found.then_some(array.mismatch_sectors),
             change: None,

@@ -34,7 +34,7 @@ impl Message {
 
     /// Returns the body of a webhook request.
     pub(super) fn json(&self, host: &str) -> Value {
-        let Alert { event, array, uuid, member, disk, role, warning, .. } = &self.alert;
+        let Alert { event, array, uuid, member, disk, role, lacks, warning, .. } = &self.alert;
         let Alert { sectors, change, may_fail, id, next, state, .. } = &self.alert;
         json!({
             "event": event.name(),
@@ -42,6 +42,7 @@ impl Message {
             "uuid": uuid,
             "member": member,
             "role": role,
+            "lacks": lacks,
             "disk": disk,
             "warning": warning,
             "sectors": sectors,
@@ -64,7 +65,7 @@ impl Message {
 
     /// A mail's text, as mdadm words it.
     pub(super) fn text(&self, mdstat: &str) -> String {
-        let Alert { event, array, member, disk, role, warning, .. } = &self.alert;
+        let Alert { event, array, member, disk, role, lacks, warning, .. } = &self.alert;
         let Alert { sectors, change, may_fail, id, next, state, .. } = &self.alert;
         let component = member.as_ref().map(|member| {
             let role = role.map_or_else(String::new, |role| format!(", in role {role}"));
@@ -80,9 +81,13 @@ impl Message {
         let state = (!state.is_empty()).then(|| {
             format!("The array is now {}{}.", state.join(", "), may_fail.unwrap_or_default())
         });
+        let lacks = (!lacks.is_empty()).then(|| {
+            let roles: Vec<String> = lacks.iter().map(u16::to_string).collect();
+            format!("Without a member in sync: role {}.", roles.join(", role "))
+        });
         let next = next.as_ref().map(|next| format!("Next: {}", one_line(next)));
         let see = id.as_ref().map(|id| format!("See: braid help {id}"));
-        let told = [component, disk, warning, sectors, change, state, next, see];
+        let told = [component, disk, warning, sectors, change, state, lacks, next, see];
         let told = told.into_iter().flatten();
         let told: String = told.map(|line| format!("{line}\n\n")).collect();
         format!(
@@ -152,6 +157,7 @@ mod tests {
             member: member.map(str::to_owned),
             disk: member.map(|_| "WDC, serial 7".to_owned()),
             role: member.map(|_| 2),
+            lacks: vec![2],
             warning: member.map(|_| "8 sectors wait".to_owned()),
             sectors: None,
             change: Some("raid5 of 3 members, 40 MiB before, and more".to_owned()),
@@ -182,6 +188,7 @@ mod tests {
         assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
         assert!(body.contains("\n\nThe array: raid5 of 3 members, 40 MiB before, "), "{body}");
         let now = "The array is now clean, degraded; no further member may fail.\n\n\
+                   Without a member in sync: role 2.\n\n\
                    Next: braid add home NEW-DEVICE\n\n\
                    See: braid help BRAID-104\n\n";
         assert!(body.contains(now), "{body}");
@@ -202,7 +209,7 @@ mod tests {
         let json = message(None).json("here");
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
-            "role": null, "warning": null, "sectors": null, "host": "here",
+            "role": null, "lacks": [2], "warning": null, "sectors": null, "host": "here",
             "change": "raid5 of 3 members, 40 MiB before, and more",
             "may_fail": "no further member may fail", "id": "BRAID-104",
             "next": "braid add home NEW-DEVICE",

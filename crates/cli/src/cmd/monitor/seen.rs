@@ -36,6 +36,9 @@ pub(super) struct Seen {
     pub(super) members: BTreeMap<String, MemberState>,
     #[serde(default)]
     pub(super) roles: BTreeMap<String, u16>,
+    /// Roles without a member that is in sync, by number.
+    #[serde(default)]
+    pub(super) lacks: Vec<u16>,
     /// Members that may still fail, in words.
     #[serde(default)]
     pub(super) may_fail: Option<String>,
@@ -73,6 +76,14 @@ impl Sync {
     }
 }
 
+/// Returns the roles without a member that is in sync.
+fn lacks(status: &Status) -> Vec<u16> {
+    let in_sync = status.members.iter().filter(|one| one.state == MemberState::InSync);
+    let held: BTreeSet<u16> = in_sync.filter_map(|one| Some(one.role?.0)).collect();
+    let roles = 0..u16::try_from(status.superblock.raid_disks).unwrap_or(u16::MAX);
+    if status.degraded == 0 { Vec::new() } else { roles.filter(|it| !held.contains(it)).collect() }
+}
+
 impl Seen {
     /// The array that a process serves, and those within it.
     pub(super) fn all(array: &ControlStatus) -> Vec<Self> {
@@ -108,6 +119,7 @@ impl Seen {
             shape: shape(status),
             members: members.collect(),
             roles: roles.collect(),
+            lacks: lacks(status),
             may_fail: redundancy::may_fail(status),
             next,
             repaired: false,
