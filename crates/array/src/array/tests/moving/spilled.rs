@@ -160,7 +160,7 @@ fn the_power_goes_at_any_write_of_a_move_in_place() {
             if most > all {
                 break;
             }
-            most += if most > 60 && most + 80 < all { 13 } else { 1 };
+            most += if most > 40 && most + 60 < all { 29 } else { 1 };
         }
     }
 }
@@ -207,14 +207,14 @@ fn clients(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
 
 #[test]
 fn requests_go_on_while_data_move_in_place() {
-    for seed in 0..48 {
+    for seed in 0..24 {
         clients(seed, |_, _| {});
     }
 }
 
 #[test]
 fn a_member_fails_and_a_pause_comes_while_data_move_in_place() {
-    for seed in 100..140 {
+    for seed in 100..120 {
         clients(seed, |clients, step| {
             if step == 50 + 10 * (seed - 100) && seed.is_multiple_of(2) {
                 clients.world.tell(Command::Fail(MemberId(1)));
