@@ -123,12 +123,7 @@ impl MovingClient {
             [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= self.total => {
                 (self.front, self.back) = (front, back);
                 self.step = Step::Confirming(Side::Old);
-                if braid_array::broken("move-confirm") {
-                    self.step = Step::Confirming(Side::New);
-                    self.told();
-                } else {
-                    self.tell(Side::Old, MoveNote::Source);
-                }
+                self.tell(Side::Old, MoveNote::Source);
             }
             _ => self.step = Step::Refused,
         }

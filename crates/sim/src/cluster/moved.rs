@@ -243,11 +243,6 @@ impl Moved {
         })
     }
 
-    /// Returns whether both arrays can start from the nodes that are alive.
-    fn may_begin(&mut self) -> bool {
-        (0..2).all(|side| self.assembled(side).is_some())
-    }
-
     /// Starts a client of both arrays, after the last one has ended.
     fn begin_client(&mut self) -> Result<(), Failure> {
         let mut offset = DEPTH as u64 * SLOT_BYTES;

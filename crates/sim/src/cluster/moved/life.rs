@@ -7,10 +7,8 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::grow::Grow;
 use braid_array::status::{ArrayState, Status};
 use braid_array::{RequestError, RequestId};
-use std::ops::Range as Span;
 
-use super::{BLOCK_SECTORS, MAX_BLOCKS, Moved, content};
-use crate::disk::Disk;
+use super::{BLOCK_SECTORS, MAX_BLOCKS, Moved};
 use crate::judge::Read;
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -24,17 +22,10 @@ const TURN: CommandId = CommandId(2);
 enum MoveMishap {
     /// A node dies, and comes back later.
     Node,
-    /// So many die that the arrays wait.
-    Nodes,
     /// A node cannot be reached for a moment.
     Link,
     /// The client dies, and another one comes.
     Client,
-    /// The client dies with a node, another client goes on without that, and dies as well.
-    Both,
-    /// The same, with the one node that has heard of the front by then, and that the old array does
-    /// not have: what is written where the others have the front is answered first.
-    Told,
     /// All lose power.
     Power,
     /// Something is written behind the front as soon as that has moved; then the client dies, or
@@ -42,14 +33,6 @@ enum MoveMishap {
     Behind,
     /// The data are to go back.
     Turn,
-}
-
-/// The front that a superblock of the new array tells of.
-fn front_on(disk: &Disk) -> u64 {
-    match content::superblock(disk).as_ref().map(MoveNote::of) {
-        Ok(MoveNote::Target { front, back: false }) => front,
-        _ => 0,
-    }
 }
 
 impl Moved {
@@ -60,12 +43,9 @@ impl Moved {
             self.work(longest)?;
             let mishap = self.rng.pick(&[
                 MoveMishap::Node,
-                MoveMishap::Nodes,
+                MoveMishap::Link,
                 MoveMishap::Link,
                 MoveMishap::Client,
-                MoveMishap::Both,
-                MoveMishap::Told,
-                MoveMishap::Told,
                 MoveMishap::Power,
                 MoveMishap::Behind,
                 MoveMishap::Behind,
@@ -98,13 +78,7 @@ impl Moved {
                 self.work(3_000)?;
                 self.reboot(id);
             }
-            // With all of them at once none is lost before the others.
-            MoveMishap::Nodes if self.scenario.journal_bytes > 0 && !self.scenario.parts_only => {
-                (0..all).for_each(|id| self.world.kill(self.nodes[id]));
-                self.work(300)?;
-                (0..all).for_each(|id| self.reboot(id));
-            }
-            MoveMishap::Nodes | MoveMishap::Link => {
+            MoveMishap::Link => {
                 let id = self.rng.index(all);
                 self.world.disconnect(self.nodes[id], self.client);
                 // Until that is noticed.
@@ -117,11 +91,6 @@ impl Moved {
             MoveMishap::Client => {
                 self.begin_another()?;
             }
-            MoveMishap::Both => {
-                let id = self.rng.index(all);
-                self.lose_client_and_node(id, None)?;
-            }
-            MoveMishap::Told => self.lose_who_was_told()?,
             MoveMishap::Power => self.lose_power()?,
             MoveMishap::Behind => {
                 self.write_behind_the_front()?;
@@ -136,53 +105,10 @@ impl Moved {
         self.be_whole()
     }
 
-    /// What the first client was telling may stand on that node alone. The next one is asked to
-    /// write these blocks.
-    fn lose_client_and_node(
-        &mut self,
-        id: usize,
-        blocks: Option<Span<u64>>,
-    ) -> Result<(), Failure> {
-        self.world.kill(self.nodes[id]);
-        self.kill_client();
-        if self.may_begin() {
-            self.begin_client()?;
-            let longest = self.rng.pick(&[50, 500, 3_000]);
-            match blocks {
-                Some(blocks) => self.write_in(blocks)?,
-                None => self.work(longest)?,
-            }
-            self.kill_client();
-        }
-        self.reboot(id);
-        self.begin_client()
-    }
-
-    /// Waits until the last node alone has heard of the next front.
-    fn lose_who_was_told(&mut self) -> Result<(), Failure> {
-        let last = self.nodes.len() - 1;
-        for _ in 0..20_000 {
-            let fronts: Vec<u64> = self.disks(1).into_iter().map(front_on).collect();
-            let (Some(first), Some(told)) = (fronts.first(), fronts.get(last)) else { break };
-            if first < told && fronts[..last].iter().all(|front| front == first) {
-                let blocks = first / BLOCK_SECTORS..told / BLOCK_SECTORS;
-                return self.lose_client_and_node(last, Some(blocks));
-            }
-            if !self.step()? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn kill_client(&mut self) {
-        self.world.kill(self.client);
-        self.judge.client_ends(self.client);
-    }
-
     fn lose_power(&mut self) -> Result<(), Failure> {
         let all = self.nodes.len();
-        self.kill_client();
+        self.world.kill(self.client);
+        self.judge.client_ends(self.client);
         (0..all).for_each(|id| self.world.kill(self.nodes[id]));
         for id in 0..all {
             let before = self.nodes[id];
@@ -214,11 +140,7 @@ impl Moved {
         let moved = before.done_sectors..done;
         let total = before.total_sectors;
         let moved = if back { total - moved.end..total - moved.start } else { moved };
-        self.write_in(moved.start / BLOCK_SECTORS..moved.end / BLOCK_SECTORS)
-    }
-
-    /// Writes some of these blocks; returns once that is answered.
-    fn write_in(&mut self, blocks: Span<u64>) -> Result<(), Failure> {
+        let blocks = moved.start / BLOCK_SECTORS..moved.end / BLOCK_SECTORS;
         if blocks.is_empty() {
             return Ok(());
         }
@@ -303,7 +225,8 @@ impl Moved {
 
     /// The client dies, and another one comes.
     fn begin_another(&mut self) -> Result<(), Failure> {
-        self.kill_client();
+        self.world.kill(self.client);
+        self.judge.client_ends(self.client);
         self.begin_client()
     }
 
@@ -345,8 +268,11 @@ impl Moved {
         if result.is_err() && !self.serves {
             // Nodes were lost before it was granted the arrays.
             self.refused = true;
-        } else if flight.kind != Kind::Flush {
-            result.map_err(|error| Failure(format!("{:?} failed: {error}", flight.kind)))?;
+        } else if let Err(error) = result {
+            if flight.kind != Kind::Flush {
+                return Err(Failure(format!("{:?} failed: {error}", flight.kind)));
+            }
+            self.judge.oracle.lose_before(flight.moment);
         }
         let bytes = self.world.processes[self.client].found(flight.request.buf);
         let read = Read { bytes, stays: true, excused: &|_| false };
