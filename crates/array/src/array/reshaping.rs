@@ -116,7 +116,7 @@ impl Reshaping {
         lane.issue(device, IoOp::Flush, Owner::Spill { page: None });
     }
 
-    /// What was saved is durable, or the header that was written from a page.
+    /// Goes on once the saved window is durable, or the header that was written from a page.
     pub(super) fn spill_answered(&mut self, lane: &mut Lane, page: Option<u64>, ok: bool) {
         if let Some(offset) = page {
             lane.pool.give_page(Buf { offset, len: PAGE_BYTES });

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use clients::{Clients, range};
 
-use super::world::Fate;
+use super::world::{Fate, lose_after};
 use super::*;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
@@ -181,20 +181,6 @@ fn ends_with_its_size(mut world: World, change: Change) {
     assert_eq!(size, world.array.array_sectors(), "{change:?}");
 }
 
-/// Loses what is written after so many writes, as when the power goes. Returns the count of all.
-fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
-    let seen = std::rc::Rc::new(std::cell::Cell::new(0));
-    let count = seen.clone();
-    world.rule(move |_, op| match op {
-        IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush => {
-            count.set(count.get() + 1);
-            if count.get() > most { Fate::Lose } else { Fate::Serve }
-        }
-        _ => Fate::Serve,
-    });
-    seen
-}
-
 /// Reads all that the array held before.
 fn holds(world: &mut World, content: &[u8], what: &str) {
     let sectors = content.len() as u64 / SECTOR_BYTES;
@@ -257,6 +243,17 @@ fn clients_of(change: Change, seed: u64, trouble: impl Fn(&mut Clients, u64)) ->
         clients.step();
         trouble(&mut clients, step);
     }
+    end(&mut clients, seed, World::cut_power_and_restart);
+    assert!(
+        clients.world.array.array_sectors() >= clients.content.len() as u64 / SECTOR_BYTES
+            || clients.world.array.status().superblock.raid_disks == change.2
+    );
+    clients
+}
+
+/// At times has the program killed or the power cut, and started again by `restart`; then lets the
+/// move end, and compares.
+fn end(clients: &mut Clients, seed: u64, restart: impl FnOnce(&mut World)) {
     // Parity need not fit what was being written when the power went.
     let closed = clients.world.array.status().degraded == 0;
     if !seed.is_multiple_of(3) && closed {
@@ -265,7 +262,7 @@ fn clients_of(change: Change, seed: u64, trouble: impl Fn(&mut Clients, u64)) ->
             clients.world.disks.iter_mut().flatten().for_each(super::disk::Disk::flush);
             clients.before.clear();
         }
-        clients.world.cut_power_and_restart();
+        restart(&mut clients.world);
         clients.compare();
         clients.asked.clear();
     }
@@ -280,11 +277,6 @@ fn clients_of(change: Change, seed: u64, trouble: impl Fn(&mut Clients, u64)) ->
     }
     assert_eq!(clients.asked.len(), 0, "{}: requests are not answered", clients.what);
     clients.compare();
-    assert!(
-        clients.world.array.array_sectors() >= clients.content.len() as u64 / SECTOR_BYTES
-            || clients.world.array.status().superblock.raid_disks == change.2
-    );
-    clients
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::action::Command;
 use crate::format::ppl::{self, PplArea, is_suspended, place_code};
 use crate::grow::Grow;
 use crate::log::ppl::PplScan;
-use world::Fate;
+use world::{Fate, lose_after};
 
 /// Where the logs lie, behind the bad-block log. Before the data there is room for two chunks.
 const AREA: PplArea = PplArea { sector: 32, sectors: 16, is_ring: false };
@@ -120,20 +120,6 @@ fn logs_are_off_while_the_shape_changes_and_on_again_afterwards() {
         assert!(!world.array.status().superblock.has(feature::RESHAPE_ACTIVE), "{what}");
         assert_eq!(world.check(), 0, "{what}");
     }
-}
-
-/// Loses what is written after so many writes, as when the power goes. Returns the count of all.
-fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
-    let seen = std::rc::Rc::new(std::cell::Cell::new(0));
-    let count = seen.clone();
-    world.rule(move |_, op| match op {
-        IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush => {
-            count.set(count.get() + 1);
-            if count.get() > most { Fate::Lose } else { Fate::Serve }
-        }
-        _ => Fate::Serve,
-    });
-    seen
 }
 
 /// No superblock names a log that was not emptied since the change began, at any moment.

@@ -380,3 +380,17 @@ impl World {
         self.array.status().mismatch_sectors.unwrap()
     }
 }
+
+/// Loses what is written after so many writes, as when the power goes. Returns the count of all.
+pub(super) fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
+    let seen = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = seen.clone();
+    world.rule(move |_, op| match op {
+        IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush => {
+            count.set(count.get() + 1);
+            if count.get() > most { Fate::Lose } else { Fate::Serve }
+        }
+        _ => Fate::Serve,
+    });
+    seen
+}

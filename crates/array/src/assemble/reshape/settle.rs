@@ -38,7 +38,7 @@ pub struct Settlement {
     pub candidates: Vec<Candidate>,
     /// The array sector at which it goes on.
     pub position: u64,
-    /// What it is about to overwrite is saved to the file that has the backups.
+    /// Set if it saves what it is about to overwrite to the file that has the backups.
     pub saves: bool,
 }
 

@@ -296,8 +296,8 @@ impl Sync {
     }
 }
 
-/// What is about to be overwritten could not be saved, or not be read from there: it is tried again
-/// after a while.
+/// Notes that the content which is about to be overwritten could not be saved, or not be read back:
+/// it is tried again after a while.
 pub(super) fn note_unsaved(sync: &mut Sync, core: &Core, place: u64) {
     let device = core.spill.as_ref().map_or("", |spill| &spill.device);
     sync.note_unmoved(place, format!("{device} cannot be written or read"));

@@ -411,7 +411,7 @@ fn devices_in<'a>(inner: impl IntoIterator<Item = &'a Assembly>, top: &Assembly)
     inner.into_iter().filter(is_in).flat_map(attached).collect()
 }
 
-/// What is to be said of a reshape that is settled first.
+/// Returns the line about a reshape that is settled first.
 fn goes_on(settlement: &Settlement) -> String {
     let began = if settlement.saves { "" } else { " that md began" };
     format!("the reshape{began} goes on from sector {}", settlement.position)

@@ -179,27 +179,7 @@ fn clients(seed: u64, trouble: impl Fn(&mut Clients, u64)) {
         clients.step();
         trouble(&mut clients, step);
     }
-    // Parity need not fit what was being written when the power went.
-    if !seed.is_multiple_of(3) && clients.world.array.status().degraded == 0 {
-        if seed % 3 == 1 {
-            clients.world.disks.iter_mut().flatten().for_each(Disk::flush);
-            clients.before.clear();
-        }
-        restart(&mut clients.world, spill);
-        clients.compare();
-        clients.asked.clear();
-    }
-    if seed % 3 != 2 {
-        clients.before.clear();
-    }
-    clients.world.hold_nothing();
-    clients.world.tell(Command::Pause(false));
-    clients.take_answers();
-    while clients.world.pass_time() {
-        clients.take_answers();
-    }
-    assert_eq!(clients.asked.len(), 0, "{}: requests are not answered", clients.what);
-    clients.compare();
+    end(&mut clients, seed, |world| restart(world, spill));
     let status = clients.world.array.status();
     assert_eq!(status.superblock.raid_disks, roles_after(change), "{}", clients.what);
     assert!(!status.superblock.has(feature::RESHAPE_ACTIVE), "{}", clients.what);
