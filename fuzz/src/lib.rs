@@ -10,6 +10,7 @@ mod image;
 mod logs;
 mod messages;
 pub mod mutate;
+mod pair;
 mod recover;
 mod replay;
 mod rescue;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
 use crate::{
-    foretell, fuse, guest, hello, image, logs, messages, recover, replay, rescue, start, ublk,
+    foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue, start, ublk,
 };
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hello", make: hello::make, run: hello::run },
     Target { name: "messages", make: messages::make, run: messages::run },
     Target { name: "foretell", make: foretell::make, run: foretell::run },
+    Target { name: "pair", make: pair::make, run: pair::run },
     Target { name: "journal", make: make_journal, run: run_journal },
     Target { name: "ppl", make: logs::make_ppl, run: logs::run_ppl },
     Target { name: "md-journal", make: logs::make_block, run: logs::run_block },

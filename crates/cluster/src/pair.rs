@@ -3,8 +3,12 @@
 //! On each node the volume of the new array has the [other name](other_volume) of the old one's, so
 //! whoever names a volume means both. The UUID of the new one is [a little later](later_uuid).
 
+use std::collections::BTreeSet;
+
 use braid_array::Refusal;
-use braid_array::format::MoveNote;
+use braid_array::format::{MoveNote, Superblock};
+
+use crate::assemble::{Candidate, Options, decide};
 
 /// The end of the other name of a volume.
 const OTHER: &str = ".2";
@@ -42,6 +46,13 @@ pub fn is_later(old: [u8; 16], new: [u8; 16]) -> bool {
     0 < steps && steps <= u32::MAX >> 1 && with_number(old, number(&new)) == new
 }
 
+/// Returns two of these arrays between which data move or have moved, the old one first.
+#[must_use]
+pub fn pair_among(arrays: &BTreeSet<[u8; 16]>) -> Option<[[u8; 16]; 2]> {
+    let later = |old: &[u8; 16]| arrays.iter().find(|new| is_later(*old, **new)).copied();
+    arrays.iter().find_map(|old| Some([*old, later(old)?]))
+}
+
 fn number(array: &[u8; 16]) -> u32 {
     array[NUMBER].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
@@ -63,6 +74,23 @@ pub enum Counts {
     New,
     /// Each has a part of the data.
     Both,
+}
+
+/// Returns the superblock that counts when an array is assembled from these volumes of it.
+#[must_use]
+pub fn newest(volumes: &[Candidate]) -> Option<Superblock> {
+    decide(volumes, Options::default()).newest.map(|newest| *newest)
+}
+
+/// Decides which of two arrays counts, by what was found on the volumes of each.
+///
+/// # Errors
+/// A part of the data is in the array that was not found.
+pub fn counts_among(old: &[Candidate], new: &[Candidate]) -> Result<Counts, Refusal> {
+    let found = [old, new].map(newest);
+    let roles = found[1].as_ref().map_or(0, |superblock| superblock.raid_disks as usize);
+    let [old_note, new_note] = found.map(|superblock| superblock.as_ref().map(MoveNote::of));
+    counts(old_note, new_note, new.len() == roles)
 }
 
 /// Decides which array counts, by what the newest superblock of each says; `None`: there is none.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use braid_array::Refusal;
 use braid_array::format::{MoveNote, Superblock};
 use braid_cluster::VolumeAddress;
-use braid_cluster::assemble::{Candidate, Options, decide};
-use braid_cluster::pair::{Counts, counts, is_later, other_volume};
+use braid_cluster::assemble::Candidate;
+use braid_cluster::pair::{self, Counts, counts, counts_among, is_later, other_volume};
 use braid_host::serve::ArrayVolumes;
 
 use super::judge::{Look, LookedAt};
@@ -41,12 +41,11 @@ impl Counting {
             .map(|_| Self::One(look));
         };
         let [old, new] = apart(look, [old, new]);
-        let notes = [&old, &new].map(|look| newest(look, None).as_ref().map(MoveNote::of));
-        let roles = newest(&new, None).map_or(0, |superblock| superblock.raid_disks as usize);
-        let chosen = match counts(notes[0], notes[1], new.volumes.len() == roles)? {
+        let begins = Some(MoveNote::Target { front: 0, back: false });
+        let chosen = match counts_among(&candidates(&old, None), &candidates(&new, None))? {
             Counts::Both => Self::Pair(Box::new([old, new])),
             // What was not made to its end is left to the next command that makes it.
-            Counts::Old if notes[1] == Some(MoveNote::Target { front: 0, back: false }) => {
+            Counts::Old if newest(&new, None).as_ref().map(MoveNote::of) == begins => {
                 Self::One(old)
             }
             Counts::Old => Self::left(old, &new),
@@ -63,14 +62,17 @@ impl Counting {
     }
 }
 
-/// Returns the volumes of a look, which are those of one array.
+/// Returns the volumes of a look, which are those of one array, and then those that a node may have
+/// which is away.
 pub(super) fn volumes(look: &Look) -> Option<ArrayVolumes> {
     let array = newest(look, None)?.set_uuid;
-    let place = |one: &LookedAt| VolumeAddress {
-        address: one.node.address.clone(),
-        volume: one.node.volume.clone().unwrap_or_default(),
+    let place = |node: &NodeArg| VolumeAddress {
+        address: node.address.clone(),
+        volume: node.volume.clone().unwrap_or_default(),
     };
-    Some(ArrayVolumes { array, volumes: look.volumes.iter().map(place).collect() })
+    let there = look.volumes.iter().map(|one| &one.node);
+    let away = look.missing.iter().map(|one| &one.node);
+    Some(ArrayVolumes { array, volumes: there.chain(away).map(place).collect() })
 }
 
 fn uuid(one: &LookedAt) -> Option<[u8; 16]> {
@@ -111,9 +113,7 @@ fn renamed(Missing { node, error }: Missing) -> Missing {
 fn pair(look: &Look, name: Option<&str>) -> Option<[[u8; 16]; 2]> {
     let called = |superblock: &&Superblock| name.is_none_or(|name| is_called(superblock, name));
     let superblocks = look.volumes.iter().filter_map(|one| one.found.superblock.as_ref().ok());
-    let arrays: BTreeSet<_> = superblocks.filter(called).map(|found| found.set_uuid).collect();
-    let later = |old: &[u8; 16]| arrays.iter().find(|new| is_later(*old, **new)).copied();
-    arrays.iter().find_map(|old| Some([*old, later(old)?]))
+    pair::pair_among(&superblocks.filter(called).map(|found| found.set_uuid).collect())
 }
 
 /// Divides volumes among two arrays. Either may lack members that are missing.
@@ -137,11 +137,14 @@ fn apart(look: Look, arrays: [[u8; 16]; 2]) -> [Look; 2] {
 
 /// Returns the superblock that counts when the array is assembled from these volumes.
 fn newest(look: &Look, name: Option<&str>) -> Option<Superblock> {
+    pair::newest(&candidates(look, name))
+}
+
+/// Returns the volumes that may be of the array of this name, if one is given.
+fn candidates(look: &Look, name: Option<&str>) -> Vec<Candidate> {
     let called = |one: &&LookedAt| {
         let superblock = one.found.superblock.as_ref();
         superblock.is_ok_and(|found| name.is_none_or(|name| is_called(found, name)))
     };
-    let candidates = look.volumes.iter().filter(called).map(|one| one.found.clone());
-    let candidates: Vec<Candidate> = candidates.collect();
-    decide(&candidates, Options::default()).newest.map(|newest| *newest)
+    look.volumes.iter().filter(called).map(|one| one.found.clone()).collect()
 }
