@@ -190,7 +190,7 @@ fn progress(work: Work) -> Option<(&'static str, u64)> {
 /// Prints what a reshape changes.
 fn reshape(text: &mut String, sb: &Superblock) {
     let Some((from, to)) = shape::of_reshape(sb) else { return };
-    let delta = sb.reshape.delta_disks;
+    let delta = i64::from(to.raid_disks) - i64::from(from.raid_disks);
     if delta != 0 {
         let change = format!("{delta}, ({}->{})", from.raid_disks, to.raid_disks);
         field(text, "Delta Devices", change);

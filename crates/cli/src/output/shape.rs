@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use braid_array::format::reshaped::{Side, shape_of_side};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Superblock, Version};
+use braid_array::format::{MoveNote, Superblock, Version};
 use braid_array::level::{Layout, Level};
 use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 
@@ -67,8 +67,15 @@ pub(crate) const fn has_redundancy(level: i32) -> bool {
     matches!(like_md(level), 1 | 4 | 5 | 6 | 10)
 }
 
-/// Returns the shapes before and after the reshape that a superblock tells of.
+/// Returns the shapes before and after the reshape that a superblock tells of. Of a move over nodes
+/// the status of an array tells, with the number of nodes that are added.
 pub(crate) fn of_reshape(sb: &Superblock) -> Option<(Superblock, Superblock)> {
+    if let MoveNote::Target { back, .. } = MoveNote::of(sb) {
+        let added = u32::try_from(sb.reshape.delta_disks).ok().filter(|added| *added != 0)?;
+        let raid_disks = sb.raid_disks.checked_sub(added)?;
+        let smaller = Superblock { raid_disks, ..sb.clone() };
+        return Some(if back { (sb.clone(), smaller) } else { (smaller, sb.clone()) });
+    }
     if !sb.has(feature::RESHAPE_ACTIVE) {
         return None;
     }
@@ -136,4 +143,25 @@ pub(crate) const fn is_clean(sb: &Superblock) -> bool {
 /// The name without the host before it, for paths and commands.
 pub(crate) fn short_name(full: &str) -> &str {
     full.split_once(':').map_or(full, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_over_nodes_is_from_fewer_nodes_to_more_and_back() {
+        let mut superblock = Superblock::blank();
+        superblock.level = 5;
+        superblock.raid_disks = 4;
+        assert_eq!(reshape_in_words(&superblock), None);
+        superblock.feature_map = MoveNote::Target { front: 8, back: false }.features();
+        assert_eq!(reshape_in_words(&superblock), None, "it is unknown how many were added");
+        superblock.reshape.delta_disks = 1;
+        let there = reshape_in_words(&superblock);
+        assert_eq!(there.as_deref(), Some("old: raid5 of 3, new: raid5 of 4"));
+        superblock.feature_map = MoveNote::Target { front: 8, back: true }.features();
+        let back = reshape_in_words(&superblock);
+        assert_eq!(back.as_deref(), Some("old: raid5 of 4, new: raid5 of 3"));
+    }
 }

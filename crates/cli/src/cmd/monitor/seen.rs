@@ -152,9 +152,12 @@ fn served(name: &str) -> &str {
     name.split_once('/').map_or(name, |(served, _)| served)
 }
 
-/// An array that has not started yet has none, and one that is reshaped that from before.
+/// An array that has not started yet has none, and one that is reshaped that from before, also
+/// while its data go back over nodes.
 fn shape(status: &Status) -> String {
-    let from = of_reshape(&status.superblock).map(|(from, _)| from);
+    let goes_back = status.superblock.has(feature::NODE_BACK);
+    let side = |(from, to)| if goes_back { to } else { from };
+    let from = of_reshape(&status.superblock).map(side);
     let superblock = from.as_ref().unwrap_or(&status.superblock);
     let outline = Outline::of(superblock, status.array_sectors);
     if status.array_sectors == 0 { String::new() } else { outline.to_string() }
