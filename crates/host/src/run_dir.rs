@@ -27,6 +27,8 @@ const OF_ROOT: &str = "/run/braid";
 const LOGS_OF_ROOT: &str = "/var/log/braid";
 const SOCKET: &str = ".sock";
 const LOCK: &str = ".lock";
+/// Lock of the commands that change the shape of an array in more than one step.
+const SHAPE_LOCK: &str = ".shape";
 /// Limit on waiting for others that start an array at the same moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -156,19 +158,30 @@ pub(crate) fn try_lock(run_dir: &Path) -> io::Result<LockedFile> {
 }
 
 pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFile> {
-    let path = dir.join(LOCK);
-    let mut file = open_lock(dir, &path)?;
+    lock_file(dir, &dir.join(LOCK), patience)
+}
+
+/// Takes the lock of the commands that change the shape of this array.
+///
+/// # Errors
+/// `TimedOut`, with the holder, while another command has it; or when its file cannot be opened.
+pub fn lock_shape(run_dir: &Path, name: &str) -> io::Result<PassingLock> {
+    PassingLock::of(run_dir, &format!("{name}{SHAPE_LOCK}"))
+}
+
+fn lock_file(dir: &Path, path: &Path, patience: Duration) -> io::Result<LockedFile> {
+    let mut file = open_lock(dir, path)?;
     let begun = Instant::now();
     loop {
         match file.lock(true) {
             // Who had it has removed it: that lock is nobody's.
-            Ok(()) if file.metadata()?.nlink() == 0 => file = open_lock(dir, &path)?,
+            Ok(()) if file.metadata()?.nlink() == 0 => file = open_lock(dir, path)?,
             Ok(()) => return Ok(file),
             Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
-                let who = users::lock_holder(&file, &path);
+                let who = users::lock_holder(&file, path);
                 let reason = format!("{} is locked by {who}", path.display());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
             }
@@ -177,17 +190,24 @@ pub(crate) fn lock_within(dir: &Path, patience: Duration) -> io::Result<LockedFi
     }
 }
 
-/// The lock of a directory, of which nothing is left when it goes.
+/// A lock in a directory, of which nothing is left when it goes.
 #[derive(Debug)]
-pub(crate) struct PassingLock {
+pub struct PassingLock {
     path: PathBuf,
     _lock: LockedFile,
 }
 
 impl PassingLock {
-    /// Takes the lock if it is free.
+    /// Takes the lock of the directory if it is free.
     pub(crate) fn take(dir: &Path) -> io::Result<Self> {
-        Ok(Self { path: std::path::absolute(dir.join(LOCK))?, _lock: try_lock(dir)? })
+        Self::of(dir, LOCK)
+    }
+
+    /// Takes the lock on this file if it is free.
+    fn of(dir: &Path, file: &str) -> io::Result<Self> {
+        let path = std::path::absolute(dir.join(file))?;
+        let lock = lock_file(dir, &path, Duration::ZERO)?;
+        Ok(Self { path, _lock: lock })
     }
 }
 

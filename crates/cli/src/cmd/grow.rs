@@ -1,5 +1,6 @@
 //! `braid grow`: another shape for a running array, planned here by the same rules as there.
 
+mod alone;
 mod more_nodes;
 mod nodes;
 mod smaller;

@@ -6,7 +6,7 @@ use std::path::Path;
 use braid_array::format::{MoveNote, Superblock};
 use braid_array::grow::Grow;
 use braid_array::refusal::Advised;
-use braid_array::status::{MemberState, Status};
+use braid_array::status::{ArrayState, MemberState, Status};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::member_parts;
@@ -21,6 +21,7 @@ use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
 use braid_host::serve::remove_volume;
 use uuid::Uuid;
 
+use super::alone::alone;
 use super::{OPERATION, left, wait};
 use crate::args::{GrowArgs, NodeArg, parse_node_member};
 use crate::cmd::assemble::ask_all;
@@ -49,13 +50,14 @@ struct NewNodes {
     leftovers: Vec<(VolumeAddress, [u8; 16])>,
 }
 
-pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     let name = &args.name;
     let network = network(OPERATION, &args.network)?;
     network.key.map_or(Ok(()), |key| whole(OPERATION, name, key))?;
+    let (lock, before) = alone(run_dir, args)?;
     let new = planned(args, &before.array, network)?;
     let nodes = new.places.len() as u32;
-    let mut growth = Growth::to_more_nodes(before, &new.size, nodes, &new.added);
+    let mut growth = Growth::to_more_nodes(&before, &new.size, nodes, &new.added);
     growth.dry_run = args.dry_run;
     if !args.json {
         output::answer(&growth.plan())?;
@@ -67,15 +69,28 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
         go_over(run_dir, name, &new, network)?;
         new.added.iter().for_each(|node| remember(run_dir, name, node));
     }
+    // Whoever comes now is told that data move.
+    drop(lock);
     conclude(run_dir, args, &growth)
 }
 
 /// Has what has moved move back.
 pub(super) fn undo(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Result<(), Failure> {
-    let MoveNote::Target { .. } = MoveNote::of(&before.array.superblock) else {
-        let next = "see braid status for what the array does";
-        return Err(Failure::refused(OPERATION, &args.name, "no data are being moved", next));
+    let refused = match MoveNote::of(&before.array.superblock) {
+        MoveNote::Target { .. } if before.array.state == ArrayState::ReadOnly => {
+            Some(("it is read-only, and nothing moves", "assemble it without --readonly"))
+        }
+        MoveNote::Target { back: false, .. } => None,
+        MoveNote::Target { back: true, .. } => {
+            Some(("its data go back already", "wait for the end"))
+        }
+        MoveNote::Source | MoveNote::Apart => {
+            Some(("no data are being moved", "see braid status for what the array does"))
+        }
     };
+    if let Some((reason, next)) = refused {
+        return Err(Failure::refused(OPERATION, &args.name, reason, next));
+    }
     let mut growth = Growth::back_to_nodes(before);
     growth.dry_run = args.dry_run;
     if !args.json {

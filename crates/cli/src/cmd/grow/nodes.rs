@@ -10,6 +10,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use braid_cluster::grow::{self, NewSize};
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
 
+use super::alone::alone;
 use super::{OPERATION, more_nodes};
 use crate::args::{self, GrowArgs};
 use crate::cmd::running;
@@ -39,13 +40,14 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
     let other_shape = args.level.is_some() || args.layout.is_some() || args.chunk.is_some();
     let Some(size) = args.size else {
         if !other_shape {
-            return more_nodes::run(run_dir, args, before);
+            return more_nodes::run(run_dir, args);
         }
         return Err(refused(Refusal::new(
             "over nodes only the size of an array and the number of its nodes can change",
             "use --size or --raid-devices; for another shape make a new array and copy the data",
         )));
     };
+    let (lock, before) = alone(run_dir, args)?;
     let new = match (size, rooms(run_dir, name)) {
         (args::NewSize::Of(size), Ok(rooms)) => planned(&before.array, &rooms, size.0),
         // The nodes refuse what they have no room for.
@@ -53,7 +55,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
         (args::NewSize::Max, rooms) => most(&before.array, &rooms?),
     };
     let new = new.map_err(refused)?;
-    let mut growth = Growth::over_nodes(before, &new);
+    let mut growth = Growth::over_nodes(&before, &new);
     growth.dry_run = args.dry_run;
     if !args.json {
         output::answer(&growth.plan())?;
@@ -62,6 +64,7 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs, before: &ControlStatus) -> Re
         let grow = Grow::Size(Some(new.member_sectors));
         running::call(OPERATION, run_dir, name, Verb::Grow { grow, suspend_policy: false })?;
     }
+    drop(lock);
     if args.json {
         return output::print_json(&growth);
     }
