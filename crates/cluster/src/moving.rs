@@ -281,7 +281,7 @@ impl Machine for MovingClient {
     }
 
     fn idle(&self) -> bool {
-        let rests = matches!(self.step, Step::Closed | Step::Over(_) | Step::Refused);
+        let rests = matches!(self.step, Step::Closed | Step::Still | Step::Over(_) | Step::Refused);
         rests
             && self.held.is_empty()
             && self.split.is_empty()
@@ -352,7 +352,7 @@ impl BlockMachine for MovingClient {
         if status.sync.is_idle() {
             status.sync = other.sync;
         }
-        if status.sync.is_idle() {
+        if status.sync.is_idle() && self.step != Step::Still {
             status.sync = self.sync_status();
             status.held_up = self.why.map(|why| format!("what is to be moved: {why}"));
         }

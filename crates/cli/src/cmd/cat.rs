@@ -5,6 +5,7 @@ mod around;
 mod contents;
 mod nodes;
 pub(super) mod source;
+mod stored;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -45,6 +45,7 @@ impl MovingClient {
             Step::Starting | Step::Refused | Step::Confirming(_) | Step::Marking => {
                 Err(Refusal::new("its nodes are not connected yet", "try again when they are"))
             }
+            Step::Still => Err(Refusal::new("it is read-only", "assemble it without --readonly")),
             Step::Ending | Step::Leaving | Step::Over(_) => {
                 Err(Refusal::new("all data have moved", "it is too late to go back"))
             }

@@ -1,6 +1,7 @@
 //! The steps of a move, [`Step`].
 //!
 //! ```text
+//!     ┌── both are read-only ──► Still
 //! Starting ── both arrays are granted ──► Marking ──► Closed ─┬► Draining ► Copying ► Flushing
 //!     └── data move already ──► Confirming ─────────────▲     │                          │
 //!                                                       └─────┼───────── Telling ◄───────┘
@@ -58,6 +59,8 @@ pub(super) enum Step {
     Leaving,
     /// This one is left.
     Over(Side),
+    /// Nothing moves: both arrays are only read.
+    Still,
     /// The arrays could not be taken over, or do not belong together.
     Refused,
 }
@@ -113,6 +116,19 @@ impl MovingClient {
         let fits = self.array(Side::New).array_sectors() >= self.total;
         self.member_sectors = self.array(Side::Old).status().used_member_sectors;
         self.restart_speed();
+        if self.read_only() {
+            self.step = Step::Still;
+            match notes {
+                [MoveNote::Source, MoveNote::Target { front, .. }]
+                    if fits && front <= self.total =>
+                {
+                    self.front = front;
+                }
+                [MoveNote::Apart, MoveNote::Target { front: 0, .. }] => {}
+                _ => self.step = Step::Refused,
+            }
+            return true;
+        }
         match notes {
             [MoveNote::Source, MoveNote::Apart] => self.leave(Side::New),
             [MoveNote::Apart, MoveNote::Target { front: 0, back: true }] => self.leave(Side::Old),
@@ -120,6 +136,8 @@ impl MovingClient {
                 self.step = Step::Marking;
                 self.tell(Side::Old, MoveNote::Source);
             }
+            // The old one got another size after the new one was made.
+            [MoveNote::Apart, MoveNote::Target { front: 0, back: false }] => self.leave(Side::Old),
             [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= self.total => {
                 (self.front, self.back) = (front, back);
                 self.step = Step::Confirming(Side::Old);

@@ -34,7 +34,7 @@ mod part;
 
 use layers::Layers;
 pub use nodes::open_nodes;
-pub(super) use nodes::{ask_all, present, volumes};
+pub(super) use nodes::{ask_all, present, present_arrays, volumes};
 pub(super) use outlook::{Outlook, Unnamed, outlook};
 
 /// Identity of the array, as typed.

@@ -1,22 +1,23 @@
 //! `braid cat` with members on nodes: without a takeover, and without writes to volumes. Arrays
 //! that a client is writing are refused.
 
-use braid_array::Role;
 use std::io::{self, Write};
 
+use braid_array::Role;
+use braid_array::format::MoveNote;
 use braid_cluster::assemble::{Candidate, Options, Start, Startable, decide};
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, Planner};
 use braid_host::fabric::Network;
 use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, Private};
-use braid_host::submission::Message;
 use uuid::Uuid;
 
-use super::source::{BLOCK_BYTES, Source};
+use super::source::Source;
+use super::stored::{BLOCK_BYTES, OpenedArray, StoredContent};
 use super::{contents, range, stdout_failure, to_read};
 use crate::args::{CatArgs, NodeArg};
-use crate::cmd::assemble::{ask_all, present, volumes};
+use crate::cmd::assemble::{ask_all, present_arrays, volumes};
 use crate::cmd::nodes::{Missing, failed, network};
 use crate::failure::Failure;
 use crate::output;
@@ -34,11 +35,36 @@ struct SeenVolume {
 pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Result<(), Failure> {
     let volumes = volumes("cat", name, nodes)?;
     let network = network("cat", &args.network)?;
-    let volumes = present("cat", name, &volumes, network)?;
     let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
-    let candidates = look(&object, &volumes, network)?;
+    let mut opened = Vec::new();
+    for volumes in present_arrays("cat", name, &volumes, network)? {
+        opened.push(open(&object, &volumes, args, network)?);
+    }
+    let candidates: Vec<Candidate> =
+        opened.iter().flat_map(|array| array.candidates.clone()).collect();
+    let content = StoredContent::of(opened)
+        .map_err(|reason| Failure::refused("cat", &object, reason, "see braid examine"))?;
+    let copied = if contents::are_asked_for(args) {
+        contents::run(vec![(object.clone(), Source::Nodes(&content))], args)
+    } else {
+        range(&object, content.size_bytes(), args)
+            .and_then(|(offset, length)| copy(&content, &object, offset, length))
+    };
+    let stopped = content.stop().map_err(|why| Failure::explained("cat", &object, why));
+    copied.and(stopped).and_then(|()| unchanged(&object, &candidates, network))
+}
+
+fn open(
+    object: &str,
+    volumes: &[NodeArg],
+    args: &CatArgs,
+    network: Network,
+) -> Result<OpenedArray, Failure> {
+    let candidates = look(object, volumes, network)?;
     let options = Options { force: args.force, read_only: true, unclean: false };
-    let plan = match decide(&candidates, options).start {
+    let assembly = decide(&candidates, options);
+    let note = assembly.newest.as_deref().map_or(MoveNote::Apart, MoveNote::of);
+    let plan = match assembly.start {
         Start::Ready(plan) => *plan,
         Start::Refused(mut why) => {
             why.next = to_read(why.next);
@@ -50,16 +76,9 @@ pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Resu
                        its nodes alone, where only `braid assemble` finds it";
         output::warning(&format!("cat {object}: {warning}"));
     }
-    let array = Private::start(config(plan, network, &object)?)
-        .map_err(|why| Failure::explained("cat", &object, why))?;
-    let copied = if contents::are_asked_for(args) {
-        contents::run(vec![(object.clone(), Source::Nodes(&array))], args)
-    } else {
-        range(&object, array.size_bytes(), args)
-            .and_then(|(offset, length)| copy(&array, &object, offset, length))
-    };
-    let stopped = array.stop().map_err(|why| Failure::explained("cat", &object, why));
-    copied.and(stopped).and_then(|()| unchanged(&object, &candidates, network))
+    let array = Private::start(config(plan, network, object)?)
+        .map_err(|why| Failure::explained("cat", object, why))?;
+    Ok(OpenedArray { array, candidates, note })
 }
 
 fn probe(node: &NodeArg, network: Network) -> Result<SeenVolume, RemoteError> {
@@ -112,16 +131,14 @@ fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, 
     Ok(Assembled::Cluster { config, network, again: None, missing: Vec::new() })
 }
 
-fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), Failure> {
+fn copy(array: &StoredContent, object: &str, offset: u64, length: u64) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let mut at = offset;
     let end = offset + length;
     while at < end {
         let from = at / BLOCK_BYTES * BLOCK_BYTES;
         let to = end.next_multiple_of(BLOCK_BYTES).min(from + PART_BYTES);
-        let len = u32::try_from(to - from).unwrap_or(u32::MAX);
-        let read = array.submissions().call(|done| Message::Read { offset: from, len, done });
-        let bytes = read.and_then(Result::ok).ok_or_else(|| {
+        let bytes = array.read(from, to - from).ok_or_else(|| {
             let reason = format!("cannot be read from byte {from} on");
             Failure::refused("cat", object, reason, "see whether all of its nodes are well")
         })?;

@@ -2,12 +2,9 @@
 
 use braid_host::control::Client;
 use braid_host::reader::Reader;
-use braid_host::serve::Private;
-use braid_host::submission::Message;
 use braid_rescue::Image;
 
-/// Bytes in multiples of which an array on nodes is read.
-pub(super) const BLOCK_BYTES: u64 = 4096;
+use super::stored::{BLOCK_BYTES, StoredContent};
 
 /// An array.
 pub(in crate::cmd) enum Source<'a> {
@@ -16,7 +13,7 @@ pub(in crate::cmd) enum Source<'a> {
     /// From the process that serves it, and its size.
     Running(Client, u64),
     /// From its nodes.
-    Nodes(&'a Private),
+    Nodes(&'a StoredContent),
 }
 
 impl Image for Source<'_> {
@@ -43,11 +40,8 @@ impl Image for Source<'_> {
             Self::Nodes(array) => {
                 let from = offset_bytes - offset_bytes % BLOCK_BYTES;
                 let end = offset_bytes + into.len() as u64;
-                let len = u32::try_from(end.next_multiple_of(BLOCK_BYTES) - from)
-                    .map_err(|error| error.to_string())?;
-                let read =
-                    array.submissions().call(|done| Message::Read { offset: from, len, done });
-                let bytes = read.and_then(Result::ok).ok_or("its nodes do not bring it")?;
+                let len = end.next_multiple_of(BLOCK_BYTES) - from;
+                let bytes = array.read(from, len).ok_or("its nodes do not bring it")?;
                 let at = (offset_bytes - from) as usize;
                 let wanted = bytes.get(at..at + into.len()).ok_or("it ends before that")?;
                 into.copy_from_slice(wanted);

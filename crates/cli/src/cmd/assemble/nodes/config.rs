@@ -25,30 +25,30 @@ pub(super) struct HowOverNodes {
     pub(super) network: Network,
 }
 
-/// Judges the array again, as it was when it was started: see [`Again`].
+/// Judges the array again, as it was when it was started: see [`Again`]. Its superblocks are to say
+/// this of a move, if anything.
 pub(super) fn judge_again(
     name: String,
     config: &ClientConfig,
     how: HowOverNodes,
-    alone: bool,
+    expected: Option<MoveNote>,
 ) -> Judge {
     let of = |members: &[Option<ClientMember>]| {
         members.iter().flatten().next().map(|member| member.superblock.set_uuid)
     };
     let array = of(&config.members);
     let shape = config.params;
+    let read_only = config.read_only;
     Box::new(move |places| {
         let node = |place: &VolumeAddress| NodeArg {
             address: place.address.clone(),
             volume: Some(place.volume.clone()),
         };
         let volumes: Vec<NodeArg> = places.iter().map(node).collect();
-        let options = Options { unclean: true, ..Options::default() };
+        let options = Options { unclean: true, read_only, ..Options::default() };
         let judged = judge(&volumes, options, how.network, how.timeout);
         let judged = judged.map_err(Failure::into_refusal)?;
-        if alone {
-            check_alone(judged.assembly.newest.as_deref())?;
-        }
+        check_note(judged.assembly.newest.as_deref(), expected)?;
         let plan = judged.start().cloned().map_err(|(_, why)| why)?;
         let config = config_of(&name, plan, &how, false).map_err(Failure::into_refusal)?;
         let config = judged.without(config);
@@ -62,14 +62,26 @@ pub(super) fn judge_again(
     })
 }
 
-/// Checks that an array stands alone that is to be served without another one: data may have begun
-/// to move since it was chosen.
-pub(super) fn check_alone(newest: Option<&Superblock>) -> Result<(), Refusal> {
-    if newest.map(MoveNote::of).is_none_or(|note| note == MoveNote::Apart) {
-        return Ok(());
-    }
-    let reason = "its data are on their way to other nodes since it was looked at";
-    Err(Refusal::new(reason, "assemble it again, with all nodes of both arrays named"))
+/// Checks that superblocks say this of a move, if anything: data may have begun to move since the
+/// array was chosen, or moved on.
+pub(super) fn check_note(
+    newest: Option<&Superblock>,
+    expected: Option<MoveNote>,
+) -> Result<(), Refusal> {
+    let found = newest.map(MoveNote::of);
+    let (reason, next) = match expected {
+        Some(expected) if found.is_some_and(|found| found != expected) => match expected {
+            MoveNote::Apart => (
+                "its data are on their way to other nodes since it was looked at",
+                "assemble it again, with all nodes of both arrays named",
+            ),
+            MoveNote::Source | MoveNote::Target { .. } => {
+                ("its data have moved on since it was looked at", "assemble it again")
+            }
+        },
+        _ => return Ok(()),
+    };
+    Err(Refusal::new(reason, next))
 }
 
 /// Builds the configuration of the client.

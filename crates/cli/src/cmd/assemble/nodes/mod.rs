@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use braid_array::Refusal;
+use braid_array::format::MoveNote;
 use braid_array::refusal::Invocation;
 use braid_cluster::ClientConfig;
 use braid_cluster::assemble::Options;
@@ -25,7 +26,7 @@ mod explain;
 mod judge;
 mod pair;
 
-use config::{HowOverNodes, check_alone, config_of, judge_again};
+use config::{HowOverNodes, check_note, config_of, judge_again};
 use explain::explain_nodes;
 use judge::{Look, judge, judge_look, look, not_taken};
 pub(in crate::cmd) use judge::{ask_all, volumes};
@@ -87,6 +88,8 @@ pub(super) fn run(
                 start.pair(*looks)?
             }
         };
+        // Who only reads removes nothing.
+        serving.leftovers.take_if(|_| options.read_only);
         launch::serve("assemble", run_dir, name, array, serving, daemon)
     })
 }
@@ -112,37 +115,44 @@ struct StartedClient {
     not_in: Vec<String>,
 }
 
+/// The way in which an array is served.
+#[derive(Clone, Copy)]
+enum Served {
+    Alone,
+    /// With the one that its data go to or come from.
+    InAPair,
+}
+
 impl StartOverNodes<'_> {
     fn one(&self, look: Look) -> Result<(String, Assembled), Failure> {
-        let StartedClient { name, config, again, not_in } = self.started(look, true)?;
+        let StartedClient { name, config, again, not_in } = self.started(look, Served::Alone)?;
         let network = self.how.network;
         let again = Some(again);
         Ok((name, Assembled::Cluster { config, network, again, missing: not_in }))
     }
 
     fn pair(&self, [old, new]: [Look; 2]) -> Result<(String, Assembled), Failure> {
-        if self.options.read_only {
-            let reason = "its data are on their way to other nodes, which needs writes";
-            let next = "leave --readonly out";
-            return Err(Failure::refused("assemble", self.object, reason, next));
-        }
-        let old = self.started(old, false)?;
-        let new = self.started(new, false)?;
+        let old = self.started(old, Served::InAPair)?;
+        let new = self.started(new, Served::InAPair)?;
         let arrays = Box::new([(old.config, old.again), (new.config, new.again)]);
         let missing = [old.not_in, new.not_in].concat();
         Ok((new.name, Assembled::Moving { arrays, network: self.how.network, missing }))
     }
 
-    /// Prepares an array, which is to be served `alone` or with another one.
-    fn started(&self, look: Look, alone: bool) -> Result<StartedClient, Failure> {
+    /// Prepares an array.
+    fn started(&self, look: Look, served: Served) -> Result<StartedClient, Failure> {
         let Self { object, args, how, called, .. } = self;
         let volumes: Vec<String> = look.volumes.iter().map(|one| one.node.to_string()).collect();
         let takeover = (args.take_over, how.timeout);
         let judged = judge_look(look, self.name, self.options, how.network, takeover)?;
-        if alone {
-            let newest = judged.assembly.newest.as_deref();
-            check_alone(newest).map_err(|why| Failure::explained("assemble", object, why))?;
-        }
+        let newest = judged.assembly.newest.as_deref();
+        let expected = match served {
+            Served::Alone => Some(MoveNote::Apart),
+            // Nothing moves, so what is where stays known.
+            Served::InAPair if self.options.read_only => newest.map(MoveNote::of),
+            Served::InAPair => None,
+        };
+        check_note(newest, expected).map_err(|why| Failure::explained("assemble", object, why))?;
         let plan = judged.start().cloned().map_err(|(node, Refusal { reason, next })| {
             let object = node.map_or_else(|| (*object).to_owned(), NodeArg::to_string);
             Failure::refused("assemble", object, reason, called.named(next))
@@ -165,7 +175,8 @@ impl StartOverNodes<'_> {
         let config = judged.without(config_of(&name, plan, how, args.force)?);
         let config = ClientConfig { witnesses: args.witness.clone(), ..config };
         let fail_timeout = Duration::from_secs(args.fail_timeout);
-        let again = Again { judge: judge_again(name.clone(), &config, *how, alone), fail_timeout };
+        let again =
+            Again { judge: judge_again(name.clone(), &config, *how, expected), fail_timeout };
         Ok(StartedClient { name, config, again, not_in })
     }
 }
@@ -178,19 +189,35 @@ pub(in crate::cmd) fn present(
     volumes: &[NodeArg],
     network: Network,
 ) -> Result<Vec<NodeArg>, Failure> {
-    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
-    let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
-    let look = look(operation, volumes, true, network, timeout)?;
-    let chosen =
-        Counting::of(look, name).map_err(|why| Failure::explained(operation, &object, why));
-    match chosen? {
-        Counting::One(look) | Counting::Left(look, _) => Ok(look.names(volumes)),
-        Counting::Pair(_) => {
+    let mut arrays = present_arrays(operation, name, volumes, network)?;
+    match arrays.pop() {
+        Some(volumes) if arrays.is_empty() => Ok(volumes),
+        _ => {
+            let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
             let reason = "its data are on their way to other nodes";
             let next = "assemble it, and wait until all have moved";
             Err(Failure::refused(operation, object, reason, next))
         }
     }
+}
+
+/// Returns the volumes of the array that has the data, or of the old and the new one between which
+/// they move.
+pub(in crate::cmd) fn present_arrays(
+    operation: &str,
+    name: Option<&str>,
+    volumes: &[NodeArg],
+    network: Network,
+) -> Result<Vec<Vec<NodeArg>>, Failure> {
+    let object = name.map_or_else(|| volumes[0].to_string(), str::to_owned);
+    let timeout = Duration::from_millis(NODE_TIMEOUT_MS);
+    let look = look(operation, volumes, true, network, timeout)?;
+    let chosen =
+        Counting::of(look, name).map_err(|why| Failure::explained(operation, &object, why));
+    Ok(match chosen? {
+        Counting::One(look) | Counting::Left(look, _) => vec![look.names(volumes)],
+        Counting::Pair(looks) => looks.iter().map(|look| look.names(volumes)).collect(),
+    })
 }
 
 /// Opens an array with exactly this number of missing members, for use by this process.
