@@ -1,17 +1,25 @@
 //! `braid grow --add` of arrays over nodes: all data move to an array over more nodes while it is
 //! served, and back.
 
+mod at_once;
+mod deaths;
+mod full;
+mod read_only;
+mod writer;
+
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::export::{ask, connect, fill, noise, read};
-use crate::support::nodes::{Node, all_in_sync, detail, in_stores, members, names, server, size};
+use crate::support::nodes::{
+    Node, all_in_sync, count_in_stores, detail, members, names, server, size,
+};
 use crate::support::{Lab, until};
 
-/// Four nodes with stores, and an array `x` over the first of them, full of noise.
+/// Nodes with stores, and an array `x` over the first of them, full of noise.
 struct Served {
     lab: Lab,
     nodes: Vec<Node>,
@@ -21,12 +29,24 @@ struct Served {
 }
 
 impl Served {
-    /// `shape`: options of `create`, for this number of nodes with 24 MiB each.
+    /// `shape`: options of `create`, for this number of four nodes with 24 MiB each.
     fn new(shape: &str, count: usize) -> Self {
-        let lab = Lab::new();
-        let (nodes, stores) = in_stores(&lab);
+        Self::with_nodes(shape, count, 4, 24)
+    }
+
+    /// `shape`: options of `create`, for this number of nodes with so much each, and one more.
+    fn over(shape: &str, count: usize, mib: u32) -> Self {
+        Self::with_nodes(shape, count, count + 1, mib)
+    }
+
+    fn with_nodes(shape: &str, count: usize, nodes: usize, mib: u32) -> Self {
+        Self::in_lab(Lab::new(), shape, count, nodes, mib)
+    }
+
+    fn in_lab(lab: Lab, shape: &str, count: usize, nodes: usize, mib: u32) -> Self {
+        let (nodes, stores) = count_in_stores(&lab, nodes);
         let first = members(&nodes[..count], "");
-        lab.ok(&format!("create x {shape} -n {count} --size 24M{first}"), &[]);
+        lab.ok(&format!("create x {shape} -n {count} --size {mib}M{first}"), &[]);
         let server = server(&lab, &first);
         let content = noise(size(&lab));
         fill(&lab.path("x.sock"), "x", &content);
@@ -55,6 +75,11 @@ impl Served {
         }
     }
 
+    /// Returns whether a store has a volume of the array that was there first.
+    fn has_old(&self) -> bool {
+        self.stores.iter().any(|store| has_plain(store))
+    }
+
     fn action(&self) -> String {
         detail(&self.lab, "x")["sync"]["action"].as_str().unwrap_or_default().to_owned()
     }
@@ -67,7 +92,7 @@ impl Served {
         };
         until("the volumes of the array that is left alone", || match volume {
             "x" => stores("x.2") == 0 && stores("x") == nodes,
-            _ => stores("x.2") == nodes && !self.stores.iter().any(|store| has_plain(store)),
+            _ => stores("x.2") == nodes && !self.has_old(),
         });
         assert_eq!(detail(&self.lab, "x")["raid_devices"], nodes);
     }
@@ -78,6 +103,18 @@ impl Drop for Served {
         // It may have ended already.
         let _ = self.server.kill().and_then(|()| self.server.wait());
     }
+}
+
+/// Returns whether nodes of either array are missing.
+fn degraded(lab: &Lab) -> bool {
+    detail(lab, "x")["state"].to_string().contains("degraded")
+}
+
+/// Waits until data have moved; not all have.
+fn in_the_middle(lab: &Lab, what: &str) {
+    let sync = || detail(lab, "x")["sync"].clone();
+    until(what, || sync()["done_bytes"] != 0 || sync()["action"] != "reshape");
+    assert_eq!(sync()["action"], "reshape", "{what}: all has moved already");
 }
 
 /// Returns whether the store has a file of the volume `x`.
@@ -167,9 +204,24 @@ fn what_has_moved_moves_back() {
     let served = Served::new("-l 5 --chunk 64K --journal-size 16M", 3);
     let before = size(&served.lab);
     served.grow();
-    until("a window", || detail(&served.lab, "x")["sync"]["done_bytes"] != 0);
+    let sync = || detail(&served.lab, "x")["sync"].clone();
+    assert_eq!(
+        (&sync()["from"]["raid_devices"], &sync()["to"]["raid_devices"]),
+        (&json!(3), &json!(4))
+    );
+    until("a window", || sync()["done_bytes"] != 0);
+    served.lab.ok("grow x --pause", &[]);
+    until("no window is open", || {
+        let paused = sync();
+        paused["done_bytes"] != 0 && paused["position_bytes"] == paused["done_bytes"]
+    });
     let said = served.lab.ok_text("grow x --undo", &[]);
     assert!(said.contains("moves back"), "{said}");
+    let back = sync();
+    let number = |field: &str| back[field].as_u64().expect("a number");
+    assert_eq!(number("position_bytes") + number("done_bytes"), number("total_bytes"));
+    assert_eq!(back["to"]["raid_devices"], 3);
+    served.lab.ok("grow x --resume", &[]);
     served.lab.ok("limit x --max none", &[]);
     served.all_moved("x", 3);
     assert_eq!(size(&served.lab), before);

@@ -11,13 +11,13 @@ use crate::support::{Lab, skip, until};
 use serde_json::Value;
 
 /// File systems of memory, unmounted with this.
-struct Stores(Vec<PathBuf>);
+pub(crate) struct Stores(Vec<PathBuf>);
 
 impl Stores {
-    /// Five of this size, if we may mount any.
-    fn mount(lab: &Lab, mib: u32) -> Option<Self> {
+    /// So many of this size, if we may mount any.
+    pub(crate) fn mount(lab: &Lab, count: usize, mib: u32) -> Option<Self> {
         let mut stores = Self(Vec::new());
-        for number in 0..5 {
+        for number in 0..count {
             let store = lab.path(&format!("s{number}"));
             std::fs::create_dir(&store).unwrap();
             let size = format!("size={mib}M");
@@ -35,16 +35,25 @@ impl Stores {
         store.join(".ballast")
     }
 
+    /// Takes so much of the room of one.
+    pub(crate) fn fill_one(store: &Path, mib: u32) {
+        std::fs::write(Self::ballast(store), vec![0x11; (mib as usize) << 20]).unwrap();
+    }
+
     /// Takes all the room there is.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         for store in &self.0 {
             let mut file = File::create(Self::ballast(store)).unwrap();
             while file.write_all(&[0x11; 4096]).is_ok() {}
         }
     }
 
-    fn make_room(&self) {
-        self.0.iter().for_each(|store| std::fs::remove_file(Self::ballast(store)).unwrap());
+    pub(crate) fn make_room(&self) {
+        self.0.iter().for_each(|store| Self::make_room_in(store));
+    }
+
+    pub(crate) fn make_room_in(store: &Path) {
+        std::fs::remove_file(Self::ballast(store)).unwrap();
     }
 }
 
@@ -103,7 +112,7 @@ fn holds(lab: &Lab, flushed: &[u8]) {
 #[test]
 fn writes_wait_until_there_is_room() {
     let lab = Lab::new();
-    let Some(stores) = Stores::mount(&lab, 40) else {
+    let Some(stores) = Stores::mount(&lab, 5, 40) else {
         return skip("writes_wait_until_there_is_room", "tmpfs cannot be mounted");
     };
     let (_nodes, flushed) = full(&lab, &stores, "--fail-timeout 600");
@@ -124,7 +133,7 @@ fn writes_wait_until_there_is_room() {
 #[test]
 fn writes_that_have_waited_for_room_long_enough_fail() {
     let lab = Lab::new();
-    let Some(stores) = Stores::mount(&lab, 40) else {
+    let Some(stores) = Stores::mount(&lab, 5, 40) else {
         return skip("writes_that_have_waited_long_enough_fail", "tmpfs cannot be mounted");
     };
     let (_nodes, flushed) = full(&lab, &stores, "--fail-timeout 3");

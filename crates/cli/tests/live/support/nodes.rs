@@ -77,13 +77,18 @@ pub(crate) fn in_memory(lab: &Lab, count: usize) -> Vec<Node> {
 
 /// Four, and where they keep their volumes.
 pub(crate) fn in_stores(lab: &Lab) -> (Vec<Node>, Vec<PathBuf>) {
+    count_in_stores(lab, 4)
+}
+
+/// So many, and where they keep their volumes.
+pub(crate) fn count_in_stores(lab: &Lab, count: usize) -> (Vec<Node>, Vec<PathBuf>) {
     let start = |number| {
         let store = lab.path(&format!("s{number}"));
-        std::fs::create_dir(&store).unwrap();
+        std::fs::create_dir_all(&store).unwrap();
         let storage = format!("--store {} --ring 64M", store.display());
         (Node::start(lab, "127.0.0.1:0", &storage), store)
     };
-    (0..4).map(start).unzip()
+    (0..count).map(start).unzip()
 }
 
 pub(crate) fn members(nodes: &[Node], volume: &str) -> String {
