@@ -15,33 +15,35 @@
 //! are told that anew before it as well: the last client may have told only one, which may be away
 //! the next time.
 
+mod arrays;
 mod commands;
-mod parts;
+mod pace;
 mod pieces;
 mod split;
 mod stage;
+mod waiting;
 
 use std::collections::VecDeque;
 
-use braid_array::action::{CommandId, Event};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
-use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::figures::MemberFigures;
 use braid_array::request::Full;
-use braid_array::status::{Status, SyncStatus};
+use braid_array::status::{ArrayState, Status};
 use braid_array::{
-    Action, BlockMachine, Buf, Instant, IoId, Machine, MemberId, Refusal, Request, RequestError,
+    Action, BlockMachine, Buf, Instant, Machine, MemberId, Op, Refusal, Request, RequestError,
+    RequestId,
 };
 
-use crate::failover::FailoverClient;
-use pieces::Pieces;
-use split::{PartEnd, Split};
-use stage::{Noting, Step};
+pub use arrays::NEW_PEERS;
 
-/// Connections of the new array's client are numbered from here.
-pub const NEW_PEERS: u32 = PeerId::FIRST_ACCEPTED / 2;
-/// I/O of the old array's client has this in its id.
-const OLD_IO: u64 = 1 << 56;
+use crate::failover::FailoverClient;
+use arrays::Arrays;
+use commands::Stop;
+use split::{PartEnd, Split, is_part};
+use stage::{Move, MoveFacts, MoveOrder, Step};
+use waiting::HeldWrites;
+
 /// Ids of this machine's own commands to the two clients; nobody else counts so far.
 const NOTE: CommandId = CommandId(u64::MAX);
 const STOP: [CommandId; 2] = [CommandId(u64::MAX - 1), CommandId(u64::MAX - 2)];
@@ -68,60 +70,28 @@ impl Side {
     }
 }
 
-/// A stop that was asked for.
-#[derive(Debug)]
-struct Stop {
-    id: CommandId,
-    /// The arrays that have not stopped yet, once they were told to.
-    left: u32,
-    told: bool,
-    result: Result<(), Refusal>,
-}
-
 /// Serves an array over nodes, all data of which move to another one meanwhile.
 ///
 /// The client of each array is a [`FailoverClient`], so requests wait while nodes are away that
 /// either array needs. A request is cut where the arrays meet. Writes to what is being copied wait
 /// for the end of its window, some tenths of a second; reads do not. Once one array has everything
-/// the other one is stopped, and the first is all that there is.
+/// the other one is stopped, and the first is all that there is: its client gets requests as they
+/// come.
+///
+/// Four machines that do not see each other are owned: the clients ([`Arrays`]), the parts that
+/// requests are cut into ([`Split`]), writes that wait ([`HeldWrites`]), and the move ([`Move`]),
+/// whose orders are carried out here.
 ///
 /// Order of calls: [`scratch_bytes`](Self::scratch_bytes), [`new`](Self::new), then the calls of
 /// [`Machine`] and [`BlockMachine`].
 #[derive(Debug)]
 pub struct MovingClient {
-    /// The old and the new one.
-    arrays: [FailoverClient; 2],
-    now: Instant,
-    step: Step,
-    /// Array sectors before this one are in the new array.
-    front: u64,
-    /// Data go back to the old array.
-    back: bool,
-    /// Sectors that there are to be moved.
-    total: u64,
-    /// Sectors that the old array uses of each member.
-    member_sectors: u64,
+    arrays: Arrays,
     split: Split,
-    pieces: Pieces,
-    /// By slot, whether a piece is being read.
-    reading: [bool; pieces::SLOTS as usize],
-    noting: Option<Noting>,
-    /// Writes that wait for the end of the window, and since when.
-    held: VecDeque<(Request, Instant)>,
-    fail_timeout_ms: u64,
-    limits: SyncStatus,
-    window_pieces: u64,
-    /// The time at which the window was opened.
-    opened: Instant,
-    /// Requests came since.
-    busy: bool,
-    not_before: Instant,
-    /// The reason why the last window was given up.
-    why: Option<RequestError>,
-    /// The speed is measured since then, from that front.
-    since: (Instant, u64),
-    turn: Option<CommandId>,
+    held: HeldWrites,
+    moving: Move,
     stop: Option<Stop>,
+    now: Instant,
     actions: VecDeque<Action>,
 }
 
@@ -142,87 +112,123 @@ impl MovingClient {
         fail_timeout_ms: u64,
     ) -> Self {
         Self {
-            arrays: [old, new],
-            now: Instant::default(),
-            step: Step::Starting,
-            front: 0,
-            back: false,
-            total: 0,
-            member_sectors: 0,
+            arrays: Arrays::new(old, new),
             split: Split::default(),
-            pieces: Pieces::new(scratch),
-            reading: [false; pieces::SLOTS as usize],
-            noting: None,
-            held: VecDeque::new(),
-            fail_timeout_ms,
-            limits: SyncStatus {
-                min_bytes_per_s: SyncStatus::DEFAULT_MIN_BYTES_PER_S,
-                ..SyncStatus::default()
-            },
-            window_pieces: stage::FIRST_PIECES,
-            opened: Instant::default(),
-            busy: false,
-            not_before: Instant::default(),
-            why: None,
-            since: (Instant::default(), 0),
-            turn: None,
+            held: HeldWrites::new(fail_timeout_ms),
+            moving: Move::new(scratch),
             stop: None,
+            now: Instant::default(),
             actions: VecDeque::new(),
         }
     }
 
+    fn array(&self, side: Side) -> &FailoverClient {
+        self.arrays.get(side)
+    }
+
+    /// The array that is left.
+    const fn alone(&self) -> Option<Side> {
+        match self.moving.step() {
+            Step::Over(side) => Some(*side),
+            _ => None,
+        }
+    }
+
+    /// The array that stands for both: the one that is left, or else the new one, which has all
+    /// nodes.
+    fn main(&self) -> Side {
+        self.alone().unwrap_or(Side::New)
+    }
+
     /// The next action of a client that others are to carry out.
     fn poll_array(&mut self, side: Side) -> Option<Action> {
-        let tag = if side == Side::Old { OLD_IO } else { 0 };
-        let tagged = |io: IoId| IoId(io.0 | tag);
-        while let Some(action) = self.array_mut(side).poll() {
-            return Some(match action {
-                Action::Complete { id, result } => {
+        while let Some(action) = self.arrays.poll(side) {
+            match action {
+                Action::Complete { id, result } if is_part(id) => {
                     match self.split.answered(id, result) {
                         Some(PartEnd::Request(id, result)) => {
                             return Some(Action::Complete { id, result });
                         }
-                        Some(answered) => self.moved_on(answered),
+                        Some(answered) => self.moving.moved_on(self.now, answered),
                         None => {}
                     }
-                    continue;
                 }
-                Action::Reply { id: NOTE, result } => {
-                    self.noted(result);
-                    continue;
-                }
-                Action::Reply { id: BESIDE, .. } => continue,
-                Action::Reply { id, result } if STOP.contains(&id) => {
-                    self.stopped(result);
-                    continue;
-                }
-                Action::Io { io, member, op } => Action::Io { io: tagged(io), member, op },
-                Action::Compute { io, compute } => Action::Compute { io: tagged(io), compute },
-                Action::Load { io, buf } => Action::Load { io: tagged(io), buf },
-                Action::Abandon { io, buf } => Action::Abandon { io: tagged(io), buf },
-                Action::Fabric(FabricOp::Put { io, peer, from, to, imm }) => {
-                    Action::Fabric(FabricOp::Put { io: tagged(io), peer, from, to, imm })
-                }
-                other => other,
-            });
+                Action::Reply { id: NOTE, result } => self.moving.noted(self.now, result),
+                Action::Reply { id: BESIDE, .. } => {}
+                Action::Reply { id, result } if STOP.contains(&id) => self.stopped(result),
+                other => return Some(other),
+            }
+            self.carry_out_orders();
         }
         None
     }
 
-    /// The array whose client has asked for this I/O.
-    const fn asked(io: IoId) -> (Side, IoId) {
-        if io.0 & OLD_IO == 0 { (Side::New, io) } else { (Side::Old, IoId(io.0 & !OLD_IO)) }
+    fn carry_out_orders(&mut self) {
+        while let Some(order) = self.moving.next_order() {
+            match order {
+                MoveOrder::Tell(side, note) => {
+                    self.arrays.command(side, self.now, NOTE, Command::NoteMove(note));
+                }
+                MoveOrder::Stop(side) => self.stop_array(side),
+                MoveOrder::Piece { side, slot, op, sector, buf } => {
+                    self.split.piece(side, slot, op, sector, buf);
+                }
+                MoveOrder::Flush(side) => self.split.flush_moved(side),
+                MoveOrder::Release => {
+                    for request in self.held.release() {
+                        self.admit(&request);
+                    }
+                }
+                MoveOrder::Notify(event) => self.actions.push_back(Action::Notify(event)),
+                MoveOrder::Reply(id, result) => self.reply(id, result),
+            }
+        }
     }
-}
 
-/// The connection that the fabric tells of.
-const fn peer_of(event: &FabricEvent) -> PeerId {
-    match event {
-        FabricEvent::Accepted { peer, .. }
-        | FabricEvent::Connected { peer }
-        | FabricEvent::Lost { peer, .. }
-        | FabricEvent::Placed { peer, .. }
-        | FabricEvent::Message { peer, .. } => *peer,
+    /// Takes the next step of the move; returns whether there was one.
+    fn drive(&mut self) -> bool {
+        let is_stopping = self.stop.is_some();
+        let facts =
+            MoveFacts { now: self.now, arrays: &self.arrays, split: &self.split, is_stopping };
+        let any = self.moving.drive(&facts);
+        self.carry_out_orders();
+        any
+    }
+
+    /// Takes a request that nothing stands against.
+    fn admit(&mut self, request: &Request) {
+        if request.op == Op::Flush {
+            self.split.flush(request.id, self.moving.sides());
+        } else {
+            self.split.cut(request, self.moving.front());
+        }
+    }
+
+    /// Returns whether a write has to wait for the end of the window.
+    fn waits(&self, request: &Request) -> bool {
+        let end = request.sector.saturating_add(request.sectors);
+        let touches = |window: &std::ops::Range<u64>| {
+            request.sector < window.end && window.start < end && !braid_array::broken("move-window")
+        };
+        request.op.changes_data() && self.moving.window().is_some_and(touches)
+    }
+
+    /// Fails writes that have waited for nodes for too long.
+    fn fail_late(&mut self) {
+        if self.arrays.are_away() {
+            for id in self.held.late(self.now) {
+                self.fail(id);
+            }
+        }
+    }
+
+    fn fail(&mut self, id: RequestId) {
+        self.actions.push_back(Action::Complete { id, result: Err(RequestError::Failed) });
+    }
+
+    /// Answers a command.
+    fn reply(&mut self, id: CommandId, result: Result<(), Refusal>) {
+        self.actions.push_back(Action::Reply { id, result });
     }
 }
 
@@ -230,25 +236,14 @@ impl Machine for MovingClient {
     fn handle(&mut self, now: Instant, event: Event) {
         self.now = now;
         match event {
-            Event::Done { io, result } => {
-                let (side, io) = Self::asked(io);
-                self.array_mut(side).handle(now, Event::Done { io, result });
-            }
-            Event::Fabric(event) => {
-                let new = peer_of(&event).0 >= NEW_PEERS;
-                let side = if new { Side::New } else { Side::Old };
-                self.array_mut(side).handle(now, Event::Fabric(event));
-            }
-            Event::Tick => {
-                for array in &mut self.arrays {
-                    array.handle(now, Event::Tick);
-                }
-                self.tell_again();
-                self.fail_held(false);
-            }
             Event::Command { id, command } => self.command(id, command),
-            // Clients load nothing and have no volumes.
-            Event::Loaded { .. } | Event::Survey { .. } | Event::Volume { .. } => {}
+            Event::Tick => {
+                self.arrays.handle(now, Event::Tick);
+                self.moving.tell_again(now);
+                self.carry_out_orders();
+                self.fail_late();
+            }
+            event => self.arrays.handle(now, event),
         }
     }
 
@@ -261,7 +256,10 @@ impl Machine for MovingClient {
             if action.is_some() {
                 return action;
             }
-            let any = self.drive() | self.drive_stop() | self.feed();
+            let mut any = self.drive() | self.drive_stop();
+            for side in Side::BOTH {
+                any |= self.split.feed(side, self.now, &mut self.arrays);
+            }
             if !any && self.actions.is_empty() {
                 return None;
             }
@@ -269,60 +267,51 @@ impl Machine for MovingClient {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let next = self.step == Step::Closed && !self.is_held() && !self.is_stopping();
-        let held = self.held.front().map(|(_, since)| since.plus_millis(self.fail_timeout_ms));
-        let own = [
-            next.then_some(self.not_before),
-            self.noting.as_ref().and_then(Noting::again),
-            held.filter(|at| *at > self.now),
-        ];
-        let arrays = self.arrays.iter().map(Machine::deadline);
-        arrays.chain(own).flatten().min()
+        let moving = self.moving.deadline(self.stop.is_some());
+        let held = self.held.deadline(self.now);
+        [self.arrays.deadline(), moving, held].into_iter().flatten().min()
     }
 
     fn idle(&self) -> bool {
-        let rests = matches!(self.step, Step::Closed | Step::Still | Step::Over(_) | Step::Refused);
+        let step = self.moving.step();
+        let rests = matches!(step, Step::Closed | Step::Still | Step::Over(_) | Step::Refused);
         rests
             && self.held.is_empty()
             && self.split.is_empty()
             && self.actions.is_empty()
-            && self.sides().iter().all(|&side| self.array(side).idle())
+            && self.moving.sides().iter().all(|&side| self.array(side).idle())
     }
 
     fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
-        self.arrays.iter().for_each(|array| array.each_unused(found));
-        found(self.pieces.memory());
+        self.arrays.each_unused(found);
+        found(self.moving.memory());
     }
 
     fn invariants(&self) -> Result<(), String> {
-        if let Some(window) = self.window() {
-            let at_front = if self.back { window.end } else { window.start } == self.front;
-            if !at_front || window.is_empty() || window.end > self.total {
-                return Err(format!("the window {window:?} is not at the front {}", self.front));
-            }
-        } else if !self.held.is_empty() {
+        if self.moving.window().is_none() && !self.held.is_empty() {
             return Err("writes wait for a window, and none is open".to_owned());
         }
-        self.arrays.iter().try_for_each(Machine::invariants)
+        self.moving.invariants()?;
+        self.arrays.invariants()
     }
 }
 
 impl BlockMachine for MovingClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
-        match self.step {
+        match self.moving.step() {
+            Step::Over(side) => return self.arrays.submit(*side, now, request),
             Step::Starting | Step::Confirming(_) => return Err(Full),
             Step::Refused => {
-                let result = Err(RequestError::Failed);
-                self.actions.push_back(Action::Complete { id: request.id, result });
+                self.fail(request.id);
                 return Ok(());
             }
-            _ => self.busy = true,
+            _ => self.moving.pace().hear_request(),
         }
         if let Err(error) = request.fits(self.array_sectors(), self.block_bytes()) {
             self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
         } else if self.waits(&request) {
-            self.held.push_back((request, now));
+            self.held.hold(now, request);
         } else {
             self.admit(&request);
         }
@@ -330,12 +319,12 @@ impl BlockMachine for MovingClient {
     }
 
     fn expect_writes(&mut self, more: bool) {
-        self.arrays.iter_mut().for_each(|array| array.expect_writes(more));
+        self.arrays.expect_writes(more);
     }
 
     fn status(&self) -> Status {
         let mut status = self.array(self.main()).status();
-        if self.is_over() {
+        if self.alone().is_some() {
             return status;
         }
         let other = self.array(self.main().other()).status();
@@ -345,16 +334,15 @@ impl BlockMachine for MovingClient {
             status.superblock.raid_disks.cast_signed() - had.cast_signed();
         status.degraded = status.degraded.max(other.degraded);
         status.waiting = status.waiting.or(other.waiting);
-        if other.state == braid_array::status::ArrayState::Failed || self.step == Step::Refused {
-            status.state = braid_array::status::ArrayState::Failed;
+        if other.state == ArrayState::Failed || *self.moving.step() == Step::Refused {
+            status.state = ArrayState::Failed;
         }
         // What else is done in either array is shown first, as redundancy is missing until then.
         if status.sync.is_idle() {
             status.sync = other.sync;
         }
-        if status.sync.is_idle() && self.step != Step::Still {
-            status.sync = self.sync_status();
-            status.held_up = self.why.map(|why| format!("what is to be moved: {why}"));
+        if status.sync.is_idle() && *self.moving.step() != Step::Still {
+            (status.sync, status.held_up) = self.moving.status(self.now);
         }
         status
     }
@@ -364,7 +352,7 @@ impl BlockMachine for MovingClient {
     }
 
     fn array_sectors(&self) -> u64 {
-        let sectors = self.sides().iter().map(|&side| self.array(side).array_sectors());
+        let sectors = self.moving.sides().iter().map(|&side| self.array(side).array_sectors());
         sectors.min().unwrap_or(0)
     }
 
@@ -373,10 +361,10 @@ impl BlockMachine for MovingClient {
     }
 
     fn read_only(&self) -> bool {
-        self.sides().iter().any(|&side| self.array(side).read_only())
+        self.moving.sides().iter().any(|&side| self.array(side).read_only())
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        if self.is_over() { self.array(self.main()).free_member() } else { None }
+        self.alone().and_then(|side| self.array(side).free_member())
     }
 }

@@ -3,9 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use braid_array::{Buf, Op, Request, RequestError, RequestId, SECTOR_BYTES};
+use braid_array::request::Full;
+use braid_array::{Buf, Instant, Op, Request, RequestError, RequestId, SECTOR_BYTES};
 
 use super::Side;
+use super::arrays::Arrays;
+
+/// Ids of parts have this in them; those of requests are far smaller.
+const PART: u64 = 1 << 63;
+
+/// Returns whether this is the id of a part.
+pub(super) const fn is_part(id: RequestId) -> bool {
+    id.0 & PART != 0
+}
 
 /// The purpose of a part.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +111,7 @@ impl Split {
     }
 
     fn add(&mut self, side: Side, purpose: PartPurpose, op: Op, range: Range<u64>, buf: Buf) {
-        let id = RequestId(self.next);
+        let id = RequestId(self.next | PART);
         self.next += 1;
         let sectors = range.end - range.start;
         let request = Request { id, op, sector: range.start, sectors, buf };
@@ -110,8 +120,20 @@ impl Split {
         self.queues[side as usize].push_back(request);
     }
 
-    /// The parts that an array has not taken yet.
-    pub(super) fn queue(&mut self, side: Side) -> &mut VecDeque<Request> {
+    /// Gives an array the parts that it has not taken yet. Returns whether it took any.
+    pub(super) fn feed(&mut self, side: Side, now: Instant, arrays: &mut Arrays) -> bool {
+        let mut any = false;
+        while let Some(&part) = self.queue(side).front() {
+            if arrays.submit(side, now, part) == Err(Full) {
+                break;
+            }
+            self.queue(side).pop_front();
+            any = true;
+        }
+        any
+    }
+
+    fn queue(&mut self, side: Side) -> &mut VecDeque<Request> {
         &mut self.queues[side as usize]
     }
 

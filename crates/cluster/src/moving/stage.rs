@@ -1,4 +1,4 @@
-//! The steps of a move, [`Step`].
+//! The move itself, step by step, [`Move`].
 //!
 //! ```text
 //!     ┌── both are read-only ──► Still
@@ -9,27 +9,26 @@
 //!                                     Over ◄── Leaving ◄── Ending ◄── nothing is left
 //! ```
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
-use braid_array::action::{Command, Event};
+use braid_array::action::CommandId;
+use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::MoveNote;
 use braid_array::outline::Outline;
-use braid_array::{BlockMachine, Instant, Machine, Op, Refusal, RequestError, SECTOR_BYTES};
+use braid_array::status::SyncStatus;
+use braid_array::{BlockMachine, Buf, Instant, Op, Refusal, RequestError};
 
-use super::split::PartEnd;
-use super::{MovingClient, NOTE, STOP, Side};
+use super::Side;
+use super::arrays::Arrays;
+use super::pace::{MoveSize, Pace};
+use super::pieces::{Pieces, SLOTS};
+use super::split::{PartEnd, Split};
 use crate::failover::ArrayGrant;
 
 /// A move that does not go on, and a note that was not taken, are tried again after so long.
 const RETRY_MS: u64 = 1000;
-/// Windows are as long as takes some tenths of a second: writes wait for that.
-const SHORT_MS: u64 = 60;
-const LONG_MS: u64 = 250;
-const MOST_PIECES: u64 = 32;
-/// The longest pause between two windows where requests come and no maximum is set.
-const LONGEST_NANOS: u64 = 5_000_000_000;
-pub(super) const FIRST_PIECES: u64 = 8;
 
 /// The step that a move has come to. Ranges are windows, in array sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,66 +66,199 @@ pub(super) enum Step {
 
 /// A note that superblocks are to have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Noting {
+struct Noting {
     side: Side,
     note: MoveNote,
     /// The time to ask again, where it was refused.
     again: Option<Instant>,
 }
 
-impl Noting {
-    pub(super) const fn again(&self) -> Option<Instant> {
-        self.again
+/// A thing that a move wants done.
+#[derive(Debug)]
+pub(super) enum MoveOrder {
+    /// The superblocks of an array are to say this; [`Move::noted`] takes the answer.
+    Tell(Side, MoveNote),
+    /// An array is stopped; [`Move::left`] follows.
+    Stop(Side),
+    /// A piece is read or written; [`Move::moved_on`] takes the answer.
+    Piece {
+        side: Side,
+        slot: usize,
+        op: Op,
+        sector: u64,
+        buf: Buf,
+    },
+    /// What was written to an array is flushed; [`Move::moved_on`] takes the answer.
+    Flush(Side),
+    /// Writes that wait for the end of the window go on.
+    Release,
+    Notify(ArrayEvent),
+    Reply(CommandId, Result<(), Refusal>),
+}
+
+/// What a move looks at when it takes a step.
+pub(super) struct MoveFacts<'a> {
+    pub(super) now: Instant,
+    pub(super) arrays: &'a Arrays,
+    pub(super) split: &'a Split,
+    /// The arrays are being stopped: no window is opened.
+    pub(super) is_stopping: bool,
+}
+
+/// The front of a move, its window, and the memory for pieces. It leaves what is to be done as
+/// [`MoveOrder`]s.
+#[derive(Debug)]
+pub(super) struct Move {
+    step: Step,
+    /// Array sectors before this one are in the new array.
+    front: u64,
+    /// Data go back to the old array.
+    back: bool,
+    size: MoveSize,
+    pieces: Pieces,
+    /// By slot, whether a piece is being read.
+    reading: [bool; SLOTS as usize],
+    noting: Option<Noting>,
+    pace: Pace,
+    /// The reason why the last window was given up.
+    why: Option<RequestError>,
+    turn: Option<CommandId>,
+    orders: VecDeque<MoveOrder>,
+}
+
+impl Move {
+    pub(super) fn new(scratch: Scratch) -> Self {
+        Self {
+            step: Step::Starting,
+            front: 0,
+            back: false,
+            size: MoveSize::default(),
+            pieces: Pieces::new(scratch),
+            reading: [false; SLOTS as usize],
+            noting: None,
+            pace: Pace::new(),
+            why: None,
+            turn: None,
+            orders: VecDeque::new(),
+        }
+    }
+
+    pub(super) const fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// Array sectors before this one are in the new array.
+    pub(super) const fn front(&self) -> u64 {
+        self.front
+    }
+
+    /// The memory for pieces, at a moment at which nothing is copied.
+    pub(super) const fn memory(&self) -> Buf {
+        self.pieces.memory()
+    }
+
+    pub(super) const fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
+    }
+
+    /// Measures the speed anew, as limits have changed.
+    pub(super) const fn restart_speed(&mut self, now: Instant) {
+        self.pace.restart(now, self.front);
+    }
+
+    /// Returns the next thing to be done.
+    pub(super) fn next_order(&mut self) -> Option<MoveOrder> {
+        self.orders.pop_front()
+    }
+
+    /// The arrays that have data.
+    pub(super) const fn sides(&self) -> &'static [Side] {
+        match self.step {
+            Step::Over(Side::Old) => &[Side::Old],
+            Step::Over(Side::New) => &[Side::New],
+            Step::Leaving if self.back => &[Side::Old],
+            Step::Leaving => &[Side::New],
+            _ => &Side::BOTH,
+        }
+    }
+
+    /// The window that is open.
+    pub(super) const fn window(&self) -> Option<&Range<u64>> {
+        match &self.step {
+            Step::Draining(window)
+            | Step::Copying(window)
+            | Step::Flushing(window)
+            | Step::Telling(window) => Some(window),
+            _ => None,
+        }
+    }
+
+    /// Returns whether nothing is under way that has to end before the arrays are stopped.
+    pub(super) const fn may_stop(&self) -> bool {
+        let busy = matches!(self.step, Step::Turning | Step::Ending | Step::Leaving);
+        !busy && self.window().is_none()
+    }
+
+    /// The time at which something is due.
+    pub(super) fn deadline(&self, is_stopping: bool) -> Option<Instant> {
+        let next = self.step == Step::Closed && !self.pace.is_held() && !is_stopping;
+        let next = next.then_some(self.pace.not_before());
+        let again = self.noting.and_then(|noting| noting.again);
+        next.into_iter().chain(again).min()
+    }
+
+    /// Returns how far it is, and why it stands still.
+    pub(super) fn status(&self, now: Instant) -> (SyncStatus, Option<String>) {
+        let sync = self.pace.status(now, self.front, self.back, self.size.total);
+        (sync, self.why.map(|why| format!("what is to be moved: {why}")))
+    }
+
+    pub(super) fn invariants(&self) -> Result<(), String> {
+        let Some(window) = self.window() else { return Ok(()) };
+        let at_front = if self.back { window.end } else { window.start } == self.front;
+        if !at_front || window.is_empty() || window.end > self.size.total {
+            return Err(format!("the window {window:?} is not at the front {}", self.front));
+        }
+        Ok(())
     }
 }
 
-impl MovingClient {
-    /// The array that data come from, and the one that they go to.
-    const fn source_and_target(&self) -> (Side, Side) {
-        if self.back { (Side::New, Side::Old) } else { (Side::Old, Side::New) }
-    }
-
+/// Steps.
+impl Move {
     /// Takes the next step that is due; returns whether there was one.
-    pub(super) fn drive(&mut self) -> bool {
+    pub(super) fn drive(&mut self, facts: &MoveFacts<'_>) -> bool {
         match self.step.clone() {
-            Step::Starting => self.start(),
-            Step::Closed => self.open(),
-            Step::Draining(window) if !self.split.is_changed(&window) => {
+            Step::Starting => self.start(facts),
+            Step::Closed => self.open(facts),
+            Step::Draining(window) if !facts.split.is_changed(&window) => {
                 self.pieces.begin(window.clone());
                 self.step = Step::Copying(window);
                 true
             }
-            Step::Copying(window) => self.copy(window),
+            Step::Copying(window) => self.copy(facts.now, window),
             _ => false,
         }
     }
 
     /// Begins, once both arrays are granted: what they say then counts.
-    fn start(&mut self) -> bool {
-        let granted = Side::BOTH.map(|side| self.array(side).granted());
+    fn start(&mut self, facts: &MoveFacts<'_>) -> bool {
+        let granted = Side::BOTH.map(|side| facts.arrays.get(side).granted());
         if granted.contains(&ArrayGrant::NotYet) {
             return false;
         }
-        if granted.contains(&ArrayGrant::Never) || self.is_stopping() {
+        if granted.contains(&ArrayGrant::Never) || facts.is_stopping {
             self.step = Step::Refused;
             return true;
         }
-        let notes = Side::BOTH.map(|side| MoveNote::of(&self.array(side).status().superblock));
-        self.total = self.array(Side::Old).array_sectors();
-        let fits = self.array(Side::New).array_sectors() >= self.total;
-        self.member_sectors = self.array(Side::Old).status().used_member_sectors;
-        self.restart_speed();
-        if self.read_only() {
-            self.step = Step::Still;
-            match notes {
-                [MoveNote::Source, MoveNote::Target { front, .. }]
-                    if fits && front <= self.total =>
-                {
-                    self.front = front;
-                }
-                [MoveNote::Apart, MoveNote::Target { front: 0, .. }] => {}
-                _ => self.step = Step::Refused,
-            }
+        let [old, new] = Side::BOTH.map(|side| facts.arrays.get(side));
+        let old_status = old.status();
+        let notes = [&old_status, &new.status()].map(|status| MoveNote::of(&status.superblock));
+        let total = old.array_sectors();
+        self.size = MoveSize { total, member_sectors: old_status.used_member_sectors };
+        let fits = new.array_sectors() >= total;
+        self.restart_speed(facts.now);
+        if old.read_only() || new.read_only() {
+            self.stand_still(notes, fits);
             return true;
         }
         match notes {
@@ -138,7 +270,7 @@ impl MovingClient {
             }
             // The old one got another size after the new one was made.
             [MoveNote::Apart, MoveNote::Target { front: 0, back: false }] => self.leave(Side::Old),
-            [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= self.total => {
+            [MoveNote::Source, MoveNote::Target { front, back }] if fits && front <= total => {
                 (self.front, self.back) = (front, back);
                 self.step = Step::Confirming(Side::Old);
                 self.tell(Side::Old, MoveNote::Source);
@@ -148,18 +280,30 @@ impl MovingClient {
         true
     }
 
+    /// Has both arrays read as they are.
+    fn stand_still(&mut self, notes: [MoveNote; 2], fits: bool) {
+        self.step = Step::Still;
+        match notes {
+            [MoveNote::Source, MoveNote::Target { front, .. }]
+                if fits && front <= self.size.total =>
+            {
+                self.front = front;
+            }
+            [MoveNote::Apart, MoveNote::Target { front: 0, .. }] => {}
+            _ => self.step = Step::Refused,
+        }
+    }
+
     /// Opens the next window, turns round, or ends.
-    fn open(&mut self) -> bool {
-        if self.is_stopping() {
+    fn open(&mut self, facts: &MoveFacts<'_>) -> bool {
+        if facts.is_stopping {
             return false;
         }
-        let left = if self.back { 0..self.front } else { self.front..self.total };
+        let left = if self.back { 0..self.front } else { self.front..self.size.total };
         if left.is_empty() {
             if let Some(id) = self.turn.take() {
-                self.reply(
-                    id,
-                    Err(Refusal::new("all data have moved", "the array is as it was told to be")),
-                );
+                let next = "the array is as it was told to be";
+                self.reply(id, Err(Refusal::new("all data have moved", next)));
             }
             let (_, to) = self.source_and_target();
             self.step = Step::Ending;
@@ -171,28 +315,28 @@ impl MovingClient {
             self.tell(Side::New, MoveNote::Target { front: self.front, back: true });
             return true;
         }
-        if self.is_held() || self.now < self.not_before {
+        if self.pace.is_held() || facts.now < self.pace.not_before() {
             return false;
         }
         let piece = self.pieces.piece_sectors();
-        let most = self.window_pieces * piece;
+        let most = self.pace.window_pieces() * piece;
         // Pieces are whole but for the last.
         let window = if self.back {
             left.end.saturating_sub(most).next_multiple_of(piece)..left.end
         } else {
             left.start..((left.start + most) / piece * piece).min(left.end)
         };
-        (self.opened, self.busy) = (self.now, false);
+        self.pace.open(facts.now);
         self.step = Step::Draining(window);
         true
     }
 
     /// Reads and writes pieces.
-    fn copy(&mut self, window: Range<u64>) -> bool {
+    fn copy(&mut self, now: Instant, window: Range<u64>) -> bool {
         let (from, to) = self.source_and_target();
         let mut any = false;
         while let Some((slot, sector, buf)) = self.pieces.next() {
-            self.split.piece(from, slot, Op::Read, sector, buf);
+            self.order(MoveOrder::Piece { side: from, slot, op: Op::Read, sector, buf });
             self.reading[slot] = true;
             any = true;
         }
@@ -200,28 +344,29 @@ impl MovingClient {
             None => any,
             Some(Ok(())) => {
                 if !braid_array::broken("move-flush") {
-                    self.split.flush_moved(to);
+                    self.order(MoveOrder::Flush(to));
                     self.step = Step::Flushing(window);
                 } else {
-                    self.tell_front(window);
+                    self.tell_front(now, window);
                 }
                 true
             }
             Some(Err(error)) => {
-                self.give_window_up(error);
+                self.give_window_up(now, error);
                 true
             }
         }
     }
 
     /// Takes the answer to a part of the copy.
-    pub(super) fn moved_on(&mut self, answered: PartEnd) {
+    pub(super) fn moved_on(&mut self, now: Instant, answered: PartEnd) {
         match answered {
             PartEnd::Piece(slot, Ok(())) if self.reading[slot] => {
                 self.reading[slot] = false;
-                let (_, to) = self.source_and_target();
+                let (_, side) = self.source_and_target();
                 if let Some((sector, buf)) = self.pieces.piece(slot) {
-                    self.split.piece(to, slot, Op::Write { fua: false }, sector, buf);
+                    let op = Op::Write { fua: false };
+                    self.order(MoveOrder::Piece { side, slot, op, sector, buf });
                 }
             }
             PartEnd::Piece(slot, result) => {
@@ -231,44 +376,66 @@ impl MovingClient {
             PartEnd::Flush(result) => {
                 let Step::Flushing(window) = self.step.clone() else { return };
                 match result {
-                    Ok(()) => self.tell_front(window),
-                    Err(error) => self.give_window_up(error),
+                    Ok(()) => self.tell_front(now, window),
+                    Err(error) => self.give_window_up(now, error),
                 }
             }
             PartEnd::Request(..) => {}
         }
     }
 
-    fn tell_front(&mut self, window: Range<u64>) {
+    fn tell_front(&mut self, now: Instant, window: Range<u64>) {
         let front = if self.back { window.start } else { window.end };
         self.step = Step::Telling(window);
         self.tell(Side::New, MoveNote::Target { front, back: self.back });
         if braid_array::broken("move-position") {
             self.noting = None;
-            self.told();
+            self.told(now);
         }
     }
 
     /// Closes the window: nothing has moved. It is tried again later.
-    fn give_window_up(&mut self, error: RequestError) {
+    fn give_window_up(&mut self, now: Instant, error: RequestError) {
         self.why = Some(error);
-        self.not_before = self.now.plus_millis(RETRY_MS);
+        self.pace.wait(now, RETRY_MS);
         self.step = Step::Closed;
-        self.release();
+        self.order(MoveOrder::Release);
     }
 
+    /// Turns round as soon as no window is open.
+    pub(super) fn turn(&mut self, id: CommandId) {
+        let why = match self.step {
+            _ if self.back || self.turn.is_some() => {
+                Refusal::new("its data go back already", "wait for the end")
+            }
+            Step::Starting | Step::Refused | Step::Confirming(_) | Step::Marking => {
+                Refusal::new("its nodes are not connected yet", "try again when they are")
+            }
+            Step::Still => Refusal::new("it is read-only", "assemble it without --readonly"),
+            Step::Ending | Step::Leaving | Step::Over(_) => {
+                Refusal::new("all data have moved", "it is too late to go back")
+            }
+            _ => {
+                self.turn = Some(id);
+                return;
+            }
+        };
+        self.reply(id, Err(why));
+    }
+}
+
+/// Notes in superblocks, and the end.
+impl Move {
     /// Has the superblocks of an array say this.
     fn tell(&mut self, side: Side, note: MoveNote) {
         self.noting = Some(Noting { side, note, again: None });
-        let command = Command::NoteMove(note);
-        let now = self.now;
-        self.array_mut(side).handle(now, Event::Command { id: NOTE, command });
+        self.order(MoveOrder::Tell(side, note));
     }
 
     /// Asks again for what was refused, when it is time.
-    pub(super) fn tell_again(&mut self) {
+    pub(super) fn tell_again(&mut self, now: Instant) {
         if let Some(Noting { side, note, again: Some(at) }) = self.noting
-            && at <= self.now
+            && at <= now
         {
             self.tell(side, note);
         }
@@ -276,17 +443,17 @@ impl MovingClient {
 
     /// Takes the answer to a note. One that was refused may stand on some members: it is asked for
     /// until it stands on all.
-    pub(super) fn noted(&mut self, result: Result<(), Refusal>) {
+    pub(super) fn noted(&mut self, now: Instant, result: Result<(), Refusal>) {
         let Some(noting) = &mut self.noting else { return };
         if result.is_err() {
-            noting.again = Some(self.now.plus_millis(RETRY_MS));
+            noting.again = Some(now.plus_millis(RETRY_MS));
             return;
         }
         self.noting = None;
-        self.told();
+        self.told(now);
     }
 
-    fn told(&mut self) {
+    fn told(&mut self, now: Instant) {
         match self.step.clone() {
             Step::Confirming(Side::Old) => {
                 self.step = Step::Confirming(Side::New);
@@ -294,19 +461,19 @@ impl MovingClient {
             }
             Step::Marking | Step::Confirming(Side::New) => {
                 self.step = Step::Closed;
-                self.notify(ArrayEvent::SyncStarted(SyncAction::Reshape));
+                self.order(MoveOrder::Notify(ArrayEvent::SyncStarted(SyncAction::Reshape)));
             }
             Step::Telling(window) => {
                 self.front = if self.back { window.start } else { window.end };
                 self.step = Step::Closed;
                 self.why = None;
-                self.charge(window.end - window.start);
-                self.release();
+                self.pace.charge(now, window.end - window.start, self.size);
+                self.order(MoveOrder::Release);
             }
             Step::Turning => {
                 self.back = true;
                 self.step = Step::Closed;
-                self.restart_speed();
+                self.restart_speed(now);
                 if let Some(id) = self.turn.take() {
                     self.reply(id, Ok(()));
                 }
@@ -324,66 +491,39 @@ impl MovingClient {
         self.front = if stays == Side::New { u64::MAX } else { 0 };
         self.back = stays == Side::Old;
         self.step = Step::Leaving;
-        self.stop_array(stays.other());
+        self.order(MoveOrder::Stop(stays.other()));
     }
 
-    pub(super) fn stop_array(&mut self, side: Side) {
-        let now = self.now;
-        let event = Event::Command { id: STOP[side as usize], command: Command::Stop };
-        self.array_mut(side).handle(now, event);
-    }
-
-    /// An array has been stopped.
-    pub(super) fn stopped(&mut self, result: Result<(), Refusal>) {
-        if self.step == Step::Leaving {
-            // It is not needed, however it ended.
-            let stays = if self.back { Side::Old } else { Side::New };
-            self.step = Step::Over(stays);
-            let outline = |side| {
-                let status = self.array(side).status();
-                Outline::of(&status.superblock, status.array_sectors)
-            };
-            let from = outline(Side::Old);
-            let to = outline(stays);
-            if from != to {
-                self.notify(ArrayEvent::ShapeChanged { from, to });
-            }
-            self.notify(ArrayEvent::SyncFinished {
-                action: SyncAction::Reshape,
-                mismatch_sectors: 0,
-                end: SyncEnd::Complete,
-            });
-            return;
-        }
-        if let Some(stop) = &mut self.stop {
-            stop.left = stop.left.saturating_sub(1);
-            if let Err(why) = result {
-                stop.result = Err(why);
-            }
-            if stop.left == 0 {
-                let id = stop.id;
-                let result = stop.result.clone();
-                self.reply(id, result);
-            }
-        }
-    }
-
-    /// Holds the next window back as the limits ask, and makes it as long as suits.
-    fn charge(&mut self, sectors: u64) {
-        let took_ms = (self.now.0 - self.opened.0) / 1_000_000;
-        if took_ms < SHORT_MS {
-            self.window_pieces = (self.window_pieces * 2).min(MOST_PIECES);
-        } else if took_ms > LONG_MS {
-            self.window_pieces = (self.window_pieces / 2).max(1);
-        }
-        let bytes = u128::from(sectors * SECTOR_BYTES);
-        let of_member = bytes * u128::from(self.member_sectors) / u128::from(self.total.max(1));
-        let takes = |bytes_per_s: u64| {
-            let nanos = of_member * 1_000_000_000 / u128::from(bytes_per_s.max(1));
-            u64::try_from(nanos).unwrap_or(u64::MAX)
+    /// The array that has nothing is stopped. It is not needed, however it ended.
+    pub(super) fn left(&mut self, arrays: &Arrays) {
+        let stays = if self.back { Side::Old } else { Side::New };
+        self.step = Step::Over(stays);
+        let outline = |side| {
+            let status = arrays.get(side).status();
+            Outline::of(&status.superblock, status.array_sectors)
         };
-        let max = self.limits.max_bytes_per_s.map_or(0, takes);
-        let min = if self.busy { takes(self.limits.min_bytes_per_s).min(LONGEST_NANOS) } else { 0 };
-        self.not_before = Instant(self.opened.0.saturating_add(max.max(min)));
+        let from = outline(Side::Old);
+        let to = outline(stays);
+        if from != to {
+            self.order(MoveOrder::Notify(ArrayEvent::ShapeChanged { from, to }));
+        }
+        self.order(MoveOrder::Notify(ArrayEvent::SyncFinished {
+            action: SyncAction::Reshape,
+            mismatch_sectors: 0,
+            end: SyncEnd::Complete,
+        }));
+    }
+
+    /// The array that data come from, and the one that they go to.
+    const fn source_and_target(&self) -> (Side, Side) {
+        if self.back { (Side::New, Side::Old) } else { (Side::Old, Side::New) }
+    }
+
+    fn reply(&mut self, id: CommandId, result: Result<(), Refusal>) {
+        self.order(MoveOrder::Reply(id, result));
+    }
+
+    fn order(&mut self, order: MoveOrder) {
+        self.orders.push_back(order);
     }
 }
