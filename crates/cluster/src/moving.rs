@@ -17,6 +17,7 @@
 
 mod arrays;
 mod commands;
+mod orders;
 mod pace;
 mod pieces;
 mod split;
@@ -25,15 +26,12 @@ mod waiting;
 
 use std::collections::VecDeque;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::figures::MemberFigures;
 use braid_array::request::Full;
 use braid_array::status::{ArrayState, Status};
-use braid_array::{
-    Action, BlockMachine, Buf, Instant, Machine, MemberId, Op, Refusal, Request, RequestError,
-    RequestId,
-};
+use braid_array::{Action, BlockMachine, Buf, Instant, Machine, MemberId, Request};
 
 pub use arrays::NEW_PEERS;
 
@@ -41,7 +39,7 @@ use crate::failover::FailoverClient;
 use arrays::Arrays;
 use commands::Stop;
 use split::{PartEnd, Split, is_part};
-use stage::{Move, MoveFacts, MoveOrder, Step};
+use stage::{Move, MoveFacts, Step};
 use waiting::HeldWrites;
 
 /// Ids of this machine's own commands to the two clients; nobody else counts so far.
@@ -122,24 +120,6 @@ impl MovingClient {
         }
     }
 
-    fn array(&self, side: Side) -> &FailoverClient {
-        self.arrays.get(side)
-    }
-
-    /// The array that is left.
-    const fn alone(&self) -> Option<Side> {
-        match self.moving.step() {
-            Step::Over(side) => Some(*side),
-            _ => None,
-        }
-    }
-
-    /// The array that stands for both: the one that is left, or else the new one, which has all
-    /// nodes.
-    fn main(&self) -> Side {
-        self.alone().unwrap_or(Side::New)
-    }
-
     /// The next action of a client that others are to carry out.
     fn poll_array(&mut self, side: Side) -> Option<Action> {
         while let Some(action) = self.arrays.poll(side) {
@@ -163,28 +143,6 @@ impl MovingClient {
         None
     }
 
-    fn carry_out_orders(&mut self) {
-        while let Some(order) = self.moving.next_order() {
-            match order {
-                MoveOrder::Tell(side, note) => {
-                    self.arrays.command(side, self.now, NOTE, Command::NoteMove(note));
-                }
-                MoveOrder::Stop(side) => self.stop_array(side),
-                MoveOrder::Piece { side, slot, op, sector, buf } => {
-                    self.split.piece(side, slot, op, sector, buf);
-                }
-                MoveOrder::Flush(side) => self.split.flush_moved(side),
-                MoveOrder::Release => {
-                    for request in self.held.release() {
-                        self.admit(&request);
-                    }
-                }
-                MoveOrder::Notify(event) => self.actions.push_back(Action::Notify(event)),
-                MoveOrder::Reply(id, result) => self.reply(id, result),
-            }
-        }
-    }
-
     /// Takes the next step of the move; returns whether there was one.
     fn drive(&mut self) -> bool {
         let is_stopping = self.stop.is_some();
@@ -193,15 +151,6 @@ impl MovingClient {
         let any = self.moving.drive(&facts);
         self.carry_out_orders();
         any
-    }
-
-    /// Takes a request that nothing stands against.
-    fn admit(&mut self, request: &Request) {
-        if request.op == Op::Flush {
-            self.split.flush(request.id, self.moving.sides());
-        } else {
-            self.split.cut(request, self.moving.front());
-        }
     }
 
     /// Returns whether a write has to wait for the end of the window.
@@ -220,15 +169,6 @@ impl MovingClient {
                 self.fail(id);
             }
         }
-    }
-
-    fn fail(&mut self, id: RequestId) {
-        self.actions.push_back(Action::Complete { id, result: Err(RequestError::Failed) });
-    }
-
-    /// Answers a command.
-    fn reply(&mut self, id: CommandId, result: Result<(), Refusal>) {
-        self.actions.push_back(Action::Reply { id, result });
     }
 }
 

@@ -5,7 +5,7 @@ use braid_array::grow::Grow;
 use braid_array::{Refusal, RequestId};
 
 use super::stage::Step;
-use super::{BESIDE, MovingClient, STOP, Side};
+use super::{BESIDE, MovingClient, Side};
 
 /// A stop that was asked for.
 #[derive(Debug)]
@@ -68,10 +68,6 @@ impl MovingClient {
             self.stop_array(side);
         }
         true
-    }
-
-    pub(super) fn stop_array(&mut self, side: Side) {
-        self.arrays.command(side, self.now, STOP[side as usize], Command::Stop);
     }
 
     /// An array has been stopped.

@@ -1,4 +1,4 @@
-//! The pace of a move: how long windows are, and when the next one may begin, [`Pace`].
+//! The pace of a move: how long windows are, and when the next one may begin, [`MovePace`].
 
 use braid_array::events::SyncAction;
 use braid_array::status::SyncStatus;
@@ -23,7 +23,7 @@ pub(super) struct MoveSize {
 
 /// The limits that administrators have set, and the time that the last windows took.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct MovePace {
     limits: SyncStatus,
     window_pieces: u64,
     /// The time at which the window was opened.
@@ -35,7 +35,7 @@ pub(super) struct Pace {
     since: (Instant, u64),
 }
 
-impl Pace {
+impl MovePace {
     pub(super) fn new() -> Self {
         Self {
             limits: SyncStatus {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_maximum_holds_the_next_window_back() {
-        let mut pace = Pace::new();
+        let mut pace = MovePace::new();
         pace.limit(None, Some(1 << 20));
         pace.open(Instant(5));
         // A MiB of the array, half of it of each member.
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn windows_are_as_long_as_takes_some_tenths_of_a_second() {
-        let mut pace = Pace::new();
+        let mut pace = MovePace::new();
         for (took_ms, pieces) in [(10, 16), (10, 32), (10, 32), (100, 32), (300, 16), (300, 8)] {
             pace.open(Instant(0));
             pace.charge(Instant(took_ms * 1_000_000), 8, SIZE);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_counted_in_the_direction_of_the_move() {
-        let mut pace = Pace::new();
+        let mut pace = MovePace::new();
         pace.restart(Instant(0), 4096);
         let status = pace.status(Instant(2_000_000_000), 1024, true, 4096);
         assert_eq!((status.done_sectors, status.total_sectors), (3072, 4096));

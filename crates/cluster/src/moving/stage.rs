@@ -22,7 +22,7 @@ use braid_array::{BlockMachine, Buf, Instant, Op, Refusal, RequestError};
 
 use super::Side;
 use super::arrays::Arrays;
-use super::pace::{MoveSize, Pace};
+use super::pace::{MovePace, MoveSize};
 use super::pieces::{Pieces, SLOTS};
 use super::split::{PartEnd, Split};
 use crate::failover::ArrayGrant;
@@ -119,7 +119,7 @@ pub(super) struct Move {
     /// By slot, whether a piece is being read.
     reading: [bool; SLOTS as usize],
     noting: Option<Noting>,
-    pace: Pace,
+    pace: MovePace,
     /// The reason why the last window was given up.
     why: Option<RequestError>,
     turn: Option<CommandId>,
@@ -136,7 +136,7 @@ impl Move {
             pieces: Pieces::new(scratch),
             reading: [false; SLOTS as usize],
             noting: None,
-            pace: Pace::new(),
+            pace: MovePace::new(),
             why: None,
             turn: None,
             orders: VecDeque::new(),
@@ -157,7 +157,7 @@ impl Move {
         self.pieces.memory()
     }
 
-    pub(super) const fn pace(&mut self) -> &mut Pace {
+    pub(super) const fn pace(&mut self) -> &mut MovePace {
         &mut self.pace
     }
 
