@@ -7,13 +7,14 @@ mod full;
 mod read_only;
 mod writer;
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::export::{ask, connect, fill, noise, read};
+use crate::support::export::{ask, connect, connect_any, fill, noise, read};
 use crate::support::nodes::{
     Node, all_in_sync, count_in_stores, detail, members, names, server, size,
 };
@@ -68,7 +69,7 @@ impl Served {
     }
 
     fn compare(&self, what: &str) {
-        let mut export = connect(&self.lab.path("x.sock"), "x", size(&self.lab));
+        let mut export = export(&self.lab);
         for (number, part) in self.content.chunks(1 << 20).enumerate() {
             let found = read(&mut export, (number as u64) << 20, part.len());
             assert!(found.as_deref() == Some(part), "{what}: MiB {number}");
@@ -103,6 +104,11 @@ impl Drop for Served {
         // It may have ended already.
         let _ = self.server.kill().and_then(|()| self.server.wait());
     }
+}
+
+/// Opens the export, which gets larger when all has moved.
+fn export(lab: &Lab) -> UnixStream {
+    connect_any(&lab.path("x.sock"), "x").0
 }
 
 /// Returns whether nodes of either array are missing.

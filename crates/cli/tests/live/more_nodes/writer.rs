@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use super::block;
-use crate::support::export::{ask, connect, read};
-use crate::support::nodes::size;
+use super::{block, export};
+use crate::support::export::{ask, read};
 use crate::support::{Lab, until};
 
 /// Distance of two writes: an odd number of blocks, so that they are everywhere in chunks.
@@ -27,7 +26,7 @@ impl Writer {
     pub(super) fn begin(lab: &Lab, bytes: usize, first: usize) -> Self {
         let answered = Arc::new(AtomicUsize::new(first));
         let stop = Arc::new(AtomicBool::new(false));
-        let mut export = connect(&lab.path("x.sock"), "x", size(lab));
+        let mut export = export(lab);
         let counted = Arc::clone(&answered);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -78,7 +77,7 @@ impl Writer {
         let next = self.answered.load(Ordering::Relaxed);
         note(self.first..next, content);
         let at = place(next, self.bytes);
-        let mut export = connect(&lab.path("x.sock"), "x", size(lab));
+        let mut export = export(lab);
         let found = read(&mut export, at as u64, 4096).expect("content");
         assert!(found == content[at..at + 4096] || found == block(next), "old or new at {at}");
         content[at..at + 4096].copy_from_slice(&found);

@@ -6,6 +6,13 @@ use std::path::Path;
 
 /// Opens an export of this size, as an NBD client does.
 pub(crate) fn connect(socket: &Path, name: &str, bytes: usize) -> UnixStream {
+    let (stream, found) = connect_any(socket, name);
+    assert_eq!(found, bytes as u64);
+    stream
+}
+
+/// Opens an export, as an NBD client does. Returns its size as well.
+pub(crate) fn connect_any(socket: &Path, name: &str) -> (UnixStream, u64) {
     let mut stream = UnixStream::connect(socket).expect("an export");
     let mut head = [0; 18];
     stream.read_exact(&mut head).unwrap();
@@ -17,8 +24,8 @@ pub(crate) fn connect(socket: &Path, name: &str, bytes: usize) -> UnixStream {
     stream.write_all(&option.concat()).unwrap();
     let mut export = [0; 10];
     stream.read_exact(&mut export).unwrap();
-    assert_eq!(export[..8], (bytes as u64).to_be_bytes());
-    stream
+    let size = export[..8].try_into().expect("eight bytes");
+    (stream, u64::from_be_bytes(size))
 }
 
 /// Asks for a write (1) or a flush (3), and waits for the answer.
