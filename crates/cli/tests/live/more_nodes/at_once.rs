@@ -38,7 +38,8 @@ fn of_two_commands_at_once_one_makes_its_array() {
     let (well, said) = &both[1 - won];
     assert!(!well, "both have had their way");
     assert_eq!(said.lines().count(), 1, "{said}");
-    let known = ["another command changes its shape", "reshape is under way"];
+    let known =
+        ["another command changes its shape", "reshape is under way", "are not connected yet"];
     assert!(known.iter().any(|reason| said.contains(reason)) && said.contains("; "), "{said}");
     in_the_middle(&served.lab, "it moves");
     assert_eq!(served.others(), 4, "and nothing else was made");
