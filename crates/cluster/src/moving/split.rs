@@ -32,6 +32,7 @@ enum PartPurpose {
 #[derive(Clone, Debug)]
 struct RequestPart {
     purpose: PartPurpose,
+    side: Side,
     /// The sectors that it changes; none of a read.
     changes: Range<u64>,
 }
@@ -116,7 +117,7 @@ impl Split {
         let sectors = range.end - range.start;
         let request = Request { id, op, sector: range.start, sectors, buf };
         let changes = if op.changes_data() { range } else { 0..0 };
-        self.parts.insert(id, RequestPart { purpose, changes });
+        self.parts.insert(id, RequestPart { purpose, side, changes });
         self.queues[side as usize].push_back(request);
     }
 
@@ -170,6 +171,11 @@ impl Split {
         self.parts.values().any(touches)
     }
 
+    /// Returns whether an array has not answered all of its parts.
+    pub(super) fn has_parts(&self, side: Side) -> bool {
+        self.parts.values().any(|part| part.side == side)
+    }
+
     /// Returns whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -191,11 +197,13 @@ mod tests {
         split.cut(&request(Op::Write { fua: false }, 8, 32), 16);
         assert!(split.is_changed(&(0..9)) && split.is_changed(&(39..50)));
         assert!(!split.is_changed(&(40..99)) && !split.is_changed(&(0..8)));
+        assert!(Side::BOTH.iter().all(|&side| split.has_parts(side)));
         let new = split.queue(Side::New).pop_front().unwrap();
         let old = split.queue(Side::Old).pop_front().unwrap();
         assert_eq!((new.sector, new.sectors, new.buf), (8, 8, Buf { offset: 4096, len: 4096 }));
         assert_eq!((old.sector, old.sectors, old.buf), (16, 24, Buf { offset: 8192, len: 12288 }));
         assert_eq!(split.answered(old.id, Err(RequestError::Medium)), None);
+        assert!(split.has_parts(Side::New) && !split.has_parts(Side::Old));
         let ended = PartEnd::Request(RequestId(9), Err(RequestError::Medium));
         assert_eq!(split.answered(new.id, Ok(())), Some(ended));
         assert!(split.is_empty());

@@ -6,7 +6,7 @@
 //!     └── data move already ──► Confirming ─────────────▲     │                          │
 //!                                                       └─────┼───────── Telling ◄───────┘
 //!                                                             ├► Turning ──► Closed
-//!                                     Over ◄── Leaving ◄── Ending ◄── nothing is left
+//!                     Over ◄── Leaving ◄── Emptying ◄── Ending ◄── nothing is left
 //! ```
 
 use std::collections::VecDeque;
@@ -54,6 +54,8 @@ pub(super) enum Step {
     Turning,
     /// The array that has everything is told that nothing moves any more.
     Ending,
+    /// Requests that the other one has are being answered.
+    Emptying,
     /// The other one is stopped.
     Leaving,
     /// This one is left.
@@ -176,8 +178,8 @@ impl Move {
         match self.step {
             Step::Over(Side::Old) => &[Side::Old],
             Step::Over(Side::New) => &[Side::New],
-            Step::Leaving if self.back => &[Side::Old],
-            Step::Leaving => &[Side::New],
+            Step::Emptying | Step::Leaving if self.back => &[Side::Old],
+            Step::Emptying | Step::Leaving => &[Side::New],
             _ => &Side::BOTH,
         }
     }
@@ -195,7 +197,8 @@ impl Move {
 
     /// Returns whether nothing is under way that has to end before the arrays are stopped.
     pub(super) const fn may_stop(&self) -> bool {
-        let busy = matches!(self.step, Step::Turning | Step::Ending | Step::Leaving);
+        let ends = matches!(self.step, Step::Ending | Step::Emptying | Step::Leaving);
+        let busy = ends || matches!(self.step, Step::Turning);
         !busy && self.window().is_none()
     }
 
@@ -236,6 +239,16 @@ impl Move {
                 true
             }
             Step::Copying(window) => self.copy(facts.now, window),
+            // It would fail them if its nodes were lost once it is told to stop.
+            Step::Emptying
+                if facts.is_stopping
+                    || !facts.split.has_parts(self.leaves())
+                    || braid_array::broken("move-empty") =>
+            {
+                self.step = Step::Leaving;
+                self.order(MoveOrder::Stop(self.leaves()));
+                true
+            }
             _ => false,
         }
     }
@@ -412,7 +425,7 @@ impl Move {
                 Refusal::new("its nodes are not connected yet", "try again when they are")
             }
             Step::Still => Refusal::new("it is read-only", "assemble it without --readonly"),
-            Step::Ending | Step::Leaving | Step::Over(_) => {
+            Step::Ending | Step::Emptying | Step::Leaving | Step::Over(_) => {
                 Refusal::new("all data have moved", "it is too late to go back")
             }
             _ => {
@@ -490,13 +503,17 @@ impl Move {
     fn leave(&mut self, stays: Side) {
         self.front = if stays == Side::New { u64::MAX } else { 0 };
         self.back = stays == Side::Old;
-        self.step = Step::Leaving;
-        self.order(MoveOrder::Stop(stays.other()));
+        self.step = Step::Emptying;
+    }
+
+    /// The array that is left at the end.
+    const fn leaves(&self) -> Side {
+        if self.back { Side::New } else { Side::Old }
     }
 
     /// The array that has nothing is stopped. It is not needed, however it ended.
     pub(super) fn left(&mut self, arrays: &Arrays) {
-        let stays = if self.back { Side::Old } else { Side::New };
+        let stays = self.leaves().other();
         self.step = Step::Over(stays);
         let outline = |side| {
             let status = arrays.get(side).status();

@@ -4,20 +4,21 @@
 
 mod life;
 
-use braid_array::Role;
 use braid_array::array::Scratch;
 use braid_array::format::{MoveNote, Superblock};
-use braid_cluster::assemble::{Options, Start, decide};
+use braid_array::{BlockMachine, Role};
+use braid_cluster::assemble::{Candidate, Options, Start, decide};
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::FailoverClient;
 use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::moving::{MovingClient, NEW_PEERS};
 use braid_cluster::node::Node;
+use braid_cluster::pair::{Counts, counts_among};
 use braid_cluster::{Pipeline, Planner, pipeline::Params};
 
 use super::away::Search;
 use super::content::{self, ARRAY, Layout};
-use super::scenario::ClusterScenario;
+use super::scenario::{self, ClusterScenario};
 use crate::disk::Disk;
 use crate::judge::Judge;
 use crate::report::{Failure, Report};
@@ -52,6 +53,8 @@ pub(super) struct Moved {
     /// The nodes' processes.
     nodes: Vec<usize>,
     client: usize,
+    /// The array that the client serves, if it is only one.
+    alone: Option<usize>,
     searches: [Search; 2],
     judge: Judge,
     /// Blocks of the array that users see.
@@ -67,6 +70,10 @@ pub(super) struct Moved {
     serves: bool,
     /// It could not start, and ends.
     refused: bool,
+    /// The power was lost before.
+    power_was_lost: bool,
+    /// All nodes are there, and nobody knows whether parities fit: the array does not start.
+    in_doubt: bool,
 }
 
 /// Returns whether the seed is such a run. Drawn from a generator of its own, so that other seeds
@@ -80,8 +87,19 @@ pub(super) fn draw(rng: &mut Rng) -> ClusterScenario {
     loop {
         let scenario = super::away::larger::draw(rng);
         let nodes = scenario.params.nodes;
-        if nodes <= 8 && larger(&scenario.params).is_some() {
-            return ClusterScenario { whole_rings: None, limited: false, ..scenario };
+        if nodes <= 8
+            && let Some(larger) = larger(&scenario.params)
+        {
+            let journal_bytes = match scenario.journal_bytes {
+                0 => 0,
+                bytes => bytes.max(scenario::least_journal_bytes(&larger)),
+            };
+            return ClusterScenario {
+                whole_rings: None,
+                limited: false,
+                journal_bytes,
+                ..scenario
+            };
         }
     }
 }
@@ -124,6 +142,7 @@ impl Moved {
             params: [old, new],
             nodes: Vec::new(),
             client: 0,
+            alone: None,
             searches: Default::default(),
             judge: Judge::new(blocks * BLOCK_SECTORS),
             blocks,
@@ -133,6 +152,8 @@ impl Moved {
             begun: false,
             serves: false,
             refused: false,
+            power_was_lost: false,
+            in_doubt: false,
             scenario,
             rng,
         };
@@ -212,26 +233,32 @@ impl Moved {
         self.nodes[id] = self.start_node(id, disks, Some(before));
     }
 
-    /// Returns the configuration of a client of an array, if it can start.
-    fn assembled(&mut self, side: usize) -> Option<ClientConfig> {
+    /// The volumes of an array that can be looked at, and those that cannot.
+    fn look(&self, side: usize) -> (Vec<Candidate>, Vec<(String, String)>) {
         let mut candidates = Vec::new();
         let mut absent = Vec::new();
         for id in 0..usize::from(self.params[side].nodes) {
             let disk = self.disks_of(self.nodes[id])[side];
+            let volume = VOLUMES[side].to_owned();
             if !self.is_alive(id) {
-                absent.push((Self::address(id), VOLUMES[side].to_owned()));
+                absent.push((Self::address(id), volume));
             } else if let Some(candidate) =
                 disk.and_then(|disk| content::candidate(disk, Self::address(id)))
             {
-                let volume = VOLUMES[side].to_owned();
-                candidates.push(braid_cluster::assemble::Candidate { volume, ..candidate });
+                candidates.push(Candidate { volume, ..candidate });
             }
         }
+        (candidates, absent)
+    }
+
+    /// Returns the configuration of a client of an array, if it can start.
+    fn assembled(&mut self, side: usize) -> Option<ClientConfig> {
+        let (candidates, absent) = self.look(side);
         let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
         let Start::Ready(plan) = assembly.start else { return None };
         let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.params[side] };
         let config = ClientConfig::new(params, plan.members);
-        let first_peer = if side == 1 { NEW_PEERS } else { 0 };
+        let first_peer = if side == 1 && self.alone.is_none() { NEW_PEERS } else { 0 };
         Some(ClientConfig {
             found: plan.found,
             bitmap: plan.bitmap,
@@ -243,39 +270,68 @@ impl Moved {
         })
     }
 
-    /// Starts a client of both arrays, after the last one has ended.
-    fn begin_client(&mut self) -> Result<(), Failure> {
-        let mut offset = DEPTH as u64 * SLOT_BYTES;
-        self.searches = Default::default();
-        let mut clients = Vec::new();
-        for (side, search) in self.searches.clone().iter().enumerate() {
-            let none = || Failure(format!("array {side} cannot start"));
-            let config = self.assembled(side).ok_or_else(none)?;
-            let scratch = Scratch { offset, bytes: Client::scratch_bytes(&config) };
-            offset += scratch.bytes;
-            let finder = Box::new(search.clone());
-            let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS);
-            clients.push(client.map_err(Failure)?);
-        }
-        let (Some(new), Some(old)) = (clients.pop(), clients.pop()) else {
-            return Err(Failure("two clients".to_owned()));
+    /// Decides which array counts.
+    fn counting(&self) -> Result<Counts, Failure> {
+        let [(old, _), (new, _)] = [0, 1].map(|side| self.look(side));
+        counts_among(&old, &new).map_err(|why| Failure(format!("no array counts: {why}")))
+    }
+
+    /// Returns whether what counts can start from the nodes that are alive.
+    fn may_begin(&mut self) -> bool {
+        let sides = match self.counting() {
+            Ok(Counts::Old) => 0..1,
+            Ok(Counts::New) => 1..2,
+            Ok(Counts::Both) => 0..2,
+            Err(_) => return false,
         };
-        let scratch = Scratch { offset, bytes: 8 * self.piece_bytes };
-        let client = MovingClient::new(old, new, scratch, FAIL_TIMEOUT_MS);
-        let process = Process::of_client("moving", Box::new(client), scratch, None);
-        self.client = self.world.start(process);
+        sides.into_iter().all(|side| self.assembled(side).is_some())
+    }
+
+    /// Starts a client of the arrays that count, after the last one has ended.
+    fn begin_client(&mut self) -> Result<(), Failure> {
+        let counts = self.counting()?;
+        self.world.note(&[95], || format!("BEGINS {counts:?}"));
+        self.searches = Default::default();
+        let mut scratch = Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes: 0 };
+        self.alone = match counts {
+            Counts::Old => Some(0),
+            Counts::New => Some(1),
+            Counts::Both => None,
+        };
+        let client: Box<dyn BlockMachine + Send> = if let Some(side) = self.alone {
+            Box::new(self.client_of(side, &mut scratch)?)
+        } else {
+            let old = self.client_of(0, &mut scratch)?;
+            let new = self.client_of(1, &mut scratch)?;
+            let offset = scratch.offset + scratch.bytes;
+            scratch = Scratch { offset, bytes: 8 * self.piece_bytes };
+            Box::new(MovingClient::new(old, new, scratch, FAIL_TIMEOUT_MS))
+        };
+        self.client = self.world.start(Process::of_client("moving", client, scratch, None));
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.judge.oracle.decided();
-        (self.begun, self.serves, self.refused) = (false, false, false);
+        (self.serves, self.refused) = (false, false);
+        self.begun = self.alone.is_some();
         Ok(())
+    }
+
+    /// The client of an array; its memory comes behind that of the last one.
+    fn client_of(&mut self, side: usize, scratch: &mut Scratch) -> Result<FailoverClient, Failure> {
+        let none = || Failure(format!("array {side} cannot start"));
+        let config = self.assembled(side).ok_or_else(none)?;
+        let offset = scratch.offset + scratch.bytes;
+        *scratch = Scratch { offset, bytes: Client::scratch_bytes(&config) };
+        let finder = Box::new(self.searches[side].clone());
+        FailoverClient::new(config, *scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)
     }
 
     /// Checks that every block has an allowed content in the array that is left.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
         let notes: Vec<MoveNote> = (0..2).map(|side| self.newest_note(side)).collect();
-        let left = match notes[..] {
-            [MoveNote::Source, MoveNote::Apart] => 1,
-            [MoveNote::Apart, MoveNote::Target { front: 0, back: true }] => 0,
+        let left = match (self.alone, &notes[..]) {
+            (Some(alone), _) => alone,
+            (None, [MoveNote::Source, MoveNote::Apart]) => 1,
+            (None, [MoveNote::Apart, MoveNote::Target { front: 0, back: true }]) => 0,
             _ => return Err(Failure(format!("it stopped with {notes:?}"))),
         };
         let Self { layouts, judge, nodes, world, .. } = self;

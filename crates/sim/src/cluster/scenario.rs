@@ -297,9 +297,20 @@ pub(super) const fn md(level: Level) -> Family {
 
 /// Room for a few of the largest slice-sets, or for more.
 pub(super) fn journal_bytes(rng: &mut Rng, params: &Params) -> u64 {
+    journal_of(params, rng.pick(&[LEAST_SETS, 7, 10, 30]))
+}
+
+/// With room for fewer of the largest slice-sets journals are not used.
+const LEAST_SETS: u64 = 6;
+
+/// The least journal that is used.
+pub(super) fn least_journal_bytes(params: &Params) -> u64 {
+    journal_of(params, LEAST_SETS)
+}
+
+fn journal_of(params: &Params, sets: u64) -> u64 {
     let rows = params.family.code(params.nodes, 0).map_or(1, |code| code.rows());
-    let largest = 8192 + u64::from(rows) * u64::from(params.wide.bytes);
-    rng.pick(&[6, 7, 10, 30]) * largest + 8192
+    sets * (8192 + u64::from(rows) * u64::from(params.wide.bytes)) + 8192
 }
 
 const fn last_end(cut: bool, lossy: bool) -> End {

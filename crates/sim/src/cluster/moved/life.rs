@@ -9,6 +9,7 @@ use braid_array::status::{ArrayState, Status};
 use braid_array::{RequestError, RequestId};
 
 use super::{BLOCK_SECTORS, MAX_BLOCKS, Moved};
+use crate::cluster::scenario::ClusterScenario;
 use crate::judge::Read;
 use crate::oracle::Range;
 use crate::report::Failure;
@@ -22,10 +23,14 @@ const TURN: CommandId = CommandId(2);
 enum MoveMishap {
     /// A node dies, and comes back later.
     Node,
+    /// So many die that the arrays wait.
+    Nodes,
     /// A node cannot be reached for a moment.
     Link,
     /// The client dies, and another one comes.
     Client,
+    /// The client dies with a node, another client goes on without that, and dies as well.
+    Both,
     /// All lose power.
     Power,
     /// Something is written behind the front as soon as that has moved; then the client dies, or
@@ -43,9 +48,10 @@ impl Moved {
             self.work(longest)?;
             let mishap = self.rng.pick(&[
                 MoveMishap::Node,
-                MoveMishap::Link,
+                MoveMishap::Nodes,
                 MoveMishap::Link,
                 MoveMishap::Client,
+                MoveMishap::Both,
                 MoveMishap::Power,
                 MoveMishap::Behind,
                 MoveMishap::Behind,
@@ -55,6 +61,9 @@ impl Moved {
             ]);
             self.world.note(&[90], || format!("MISHAP {mishap:?}"));
             self.happens(mishap)?;
+            if self.in_doubt {
+                return Ok(());
+            }
         }
         self.work(1_000)
     }
@@ -78,7 +87,13 @@ impl Moved {
                 self.work(3_000)?;
                 self.reboot(id);
             }
-            MoveMishap::Link => {
+            // With all of them at once none is lost before the others.
+            MoveMishap::Nodes if self.scenario.journal_bytes > 0 && !self.scenario.parts_only => {
+                (0..all).for_each(|id| self.world.kill(self.nodes[id]));
+                self.work(300)?;
+                (0..all).for_each(|id| self.reboot(id));
+            }
+            MoveMishap::Nodes | MoveMishap::Link => {
                 let id = self.rng.index(all);
                 self.world.disconnect(self.nodes[id], self.client);
                 // Until that is noticed.
@@ -91,6 +106,7 @@ impl Moved {
             MoveMishap::Client => {
                 self.begin_another()?;
             }
+            MoveMishap::Both => self.lose_client_and_node()?,
             MoveMishap::Power => self.lose_power()?,
             MoveMishap::Behind => {
                 self.write_behind_the_front()?;
@@ -105,10 +121,30 @@ impl Moved {
         self.be_whole()
     }
 
-    fn lose_power(&mut self) -> Result<(), Failure> {
-        let all = self.nodes.len();
+    /// The node may be the only one that has heard what the first client was telling.
+    fn lose_client_and_node(&mut self) -> Result<(), Failure> {
+        let id = self.rng.index(self.nodes.len());
+        self.world.kill(self.nodes[id]);
+        self.kill_client();
+        if self.may_begin() {
+            self.begin_client()?;
+            let longest = self.rng.pick(&[50, 500, 3_000]);
+            self.work(longest)?;
+            self.kill_client();
+        }
+        self.reboot(id);
+        self.begin_client()
+    }
+
+    fn kill_client(&mut self) {
         self.world.kill(self.client);
         self.judge.client_ends(self.client);
+    }
+
+    fn lose_power(&mut self) -> Result<(), Failure> {
+        let all = self.nodes.len();
+        self.kill_client();
+        self.power_was_lost = true;
         (0..all).for_each(|id| self.world.kill(self.nodes[id]));
         for id in 0..all {
             let before = self.nodes[id];
@@ -181,7 +217,9 @@ impl Moved {
     fn submit_one(&mut self, kind: Kind, range: Range) {
         let draft = self.world.ask(&mut self.judge, self.client, kind, range);
         let Some(draft) = draft else { return };
-        let moment = self.judge.submitted(self.client, draft, true);
+        // Copies may differ after a loss of power.
+        let equal = !self.power_was_lost || self.scenario.params.family.has_parities();
+        let moment = self.judge.submitted(self.client, draft, equal);
         self.world.note(&[91], || {
             format!("SUBMIT {:?} {kind:?} {range:?} {} {moment:?}", draft.request.id, draft.serial)
         });
@@ -210,6 +248,10 @@ impl Moved {
             }
         }
         if self.refused && (0..self.nodes.len()).all(|id| self.is_alive(id)) {
+            // Members that had missed writes were lost with all others before views had them again.
+            let ClusterScenario { params, journal_bytes, .. } = &self.scenario;
+            let sums = params.family.has_parities() && *journal_bytes == 0;
+            self.in_doubt = sums && self.power_was_lost;
             self.begin_another()?;
             return Ok(true);
         }
@@ -225,8 +267,7 @@ impl Moved {
 
     /// The client dies, and another one comes.
     fn begin_another(&mut self) -> Result<(), Failure> {
-        self.world.kill(self.client);
-        self.judge.client_ends(self.client);
+        self.kill_client();
         self.begin_client()
     }
 
@@ -282,17 +323,26 @@ impl Moved {
     /// All nodes are there and have all that they should.
     fn be_whole(&mut self) -> Result<(), Failure> {
         self.world.begin();
+        // Nodes are looked for every second: without an end to requests that takes too many events.
+        let mut requests = self.rng.below(100);
         loop {
             let status = self.status();
             let rests = matches!(status.sync.action, SyncAction::Idle | SyncAction::Reshape);
-            let whole = self.begun && rests && status.degraded == 0 && status.view.is_some();
+            let all = usize::try_from(status.superblock.raid_disks).unwrap_or(0);
+            let known = status.view.as_ref().is_some_and(|view| view.in_sync.len() == all);
+            let synced = status.superblock.resync_offset == MAX_SECTOR;
+            let whole = self.begun && rests && status.degraded == 0 && known && synced;
+            if self.in_doubt {
+                return Ok(());
+            }
             // A loss may be on its way.
             let moves = status.sync.action == SyncAction::Reshape;
             if whole && status.waiting.is_none() && self.is_connected(moves) {
                 return Ok(());
             }
-            if self.rng.percent(1) {
+            if requests > 0 && self.rng.percent(1) {
                 self.submit();
+                requests -= 1;
             }
             if !self.step()? {
                 return Err(Failure(format!(
@@ -321,6 +371,9 @@ impl Moved {
             let status = self.status();
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
             let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
+            if self.in_doubt {
+                return Ok(());
+            }
             if idle && status.degraded == 0 && self.judge.in_flight(self.client) == 0 {
                 break;
             }
