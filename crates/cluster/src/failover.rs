@@ -1,25 +1,26 @@
 //! A client that outlives its nodes, [`FailoverClient`].
 
 mod answered;
+mod growth;
+mod machine;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
-use braid_array::figures::MemberFigures;
-use braid_array::grow::Grow;
 use braid_array::request::Full;
-use braid_array::status::{Status, Waiting};
+use braid_array::status::Status;
 use braid_array::{
-    Action, BlockMachine, Instant, Machine, MemberId, Op, Refusal, Request, RequestError, RequestId,
+    Action, BlockMachine, Instant, Machine, Op, Refusal, Request, RequestError, RequestId,
 };
 
 use crate::client::{Client, ClientConfig};
 use crate::ids::Epoch;
 use crate::member::VolumeAddress;
 use answered::Answered;
+use growth::Growth;
 
 /// Pause between two queries for the nodes.
 const LOOK_MS: u64 = 200;
@@ -124,17 +125,6 @@ pub struct FailoverClient {
     /// later client finds all nodes as such a client has recorded them.
     lossy: BTreeSet<Epoch>,
     growth: Growth,
-}
-
-/// A command that gives the array another size.
-#[derive(Debug, Default)]
-enum Growth {
-    #[default]
-    Rest,
-    /// The client carries it out.
-    Asked(CommandId),
-    /// The result, which is reported once the next client serves: this one is at rest.
-    Over(CommandId, Result<(), Refusal>),
 }
 
 /// A request under way.
@@ -367,30 +357,9 @@ impl FailoverClient {
         }
     }
 
-    fn grow(&mut self, id: CommandId, sectors: u64) {
-        if !self.is_serving() {
-            self.commands.retain(|command| *command != id);
-            let why = Refusal::new("the array waits for its nodes", "try again when they are back");
-            self.actions.push_back(Action::Reply { id, result: Err(why) });
-            return;
-        }
-        if matches!(self.growth, Growth::Rest) {
-            self.growth = Growth::Asked(id);
-        }
-        self.client.grow(self.now, id, sectors);
-    }
-
     fn next_look(&self) -> Instant {
         let grows = matches!(self.growth, Growth::Over(..));
         self.now.plus_millis(if grows { SHORT_LOOK_MS } else { LOOK_MS })
-    }
-
-    /// Reports the result of a command that gave the array another size.
-    fn answer_growth(&mut self) {
-        match std::mem::take(&mut self.growth) {
-            Growth::Over(id, result) => self.actions.push_back(Action::Reply { id, result }),
-            asked => self.growth = asked,
-        }
     }
 
     fn say_unsaid(&mut self) {
@@ -493,117 +462,5 @@ impl FailoverClient {
     /// Returns whether it waits for its nodes.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.away.is_some()
-    }
-}
-
-impl Machine for FailoverClient {
-    fn handle(&mut self, now: Instant, event: Event) {
-        self.now = now;
-        let tick = matches!(event, Event::Tick);
-        if let Event::Command { id, .. } = &event {
-            self.commands.push(*id);
-        }
-        match event {
-            Event::Command { id, command: Command::Grow(Grow::Size(Some(sectors))) } => {
-                self.grow(id, sectors);
-            }
-            event => self.client.handle(now, event),
-        }
-        if tick {
-            self.tick();
-        }
-    }
-
-    fn poll(&mut self) -> Option<Action> {
-        loop {
-            if let Some(action) = self.actions.pop_front() {
-                return Some(action);
-            }
-            match self.client.poll() {
-                Some(action) => {
-                    if let Some(action) = self.pass_on(action) {
-                        return Some(action);
-                    }
-                }
-                None if self.advance() => {}
-                None => return None,
-            }
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let look = match self.state {
-            FailoverState::Looking(at) if !self.client.is_stopping() => Some(at),
-            _ => None,
-        };
-        let fails = self.away.as_ref().filter(|away| !away.over).map(|away| away.until);
-        [self.client.deadline(), look, fails].into_iter().flatten().min()
-    }
-
-    fn idle(&self) -> bool {
-        self.is_serving() && self.held.is_empty() && self.client.idle()
-    }
-
-    fn invariants(&self) -> Result<(), String> {
-        if self.is_serving() && self.away.is_some() {
-            return Err("it serves, and nodes are said to be away".to_owned());
-        }
-        // What its client waits for ends.
-        let waits = !self.idle() && self.client.idle() && !self.client.is_stopping();
-        if waits && self.deadline().is_none() {
-            return Err(format!("in {:?} it waits, and nothing is due", self.state));
-        }
-        self.client.invariants()
-    }
-}
-
-impl BlockMachine for FailoverClient {
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.now = now;
-        let passes = self.held.is_empty() && !self.client.holds_requests();
-        if self.is_serving() && passes {
-            return self.pass_in(request, self.answered.count());
-        }
-        if self.has_waited_long() || self.client.is_stopping() {
-            self.complete(request.id, Err(RequestError::Failed));
-        } else {
-            self.held.push_back((request, self.answered.count()));
-        }
-        Ok(())
-    }
-
-    fn expect_writes(&mut self, more: bool) {
-        self.client.expect_writes(more);
-    }
-
-    fn status(&self) -> Status {
-        let Some(away) = &self.away else { return self.client.status() };
-        let left_ms = (away.until.0 - self.now.0.min(away.until.0)) / 1_000_000;
-        let waiting = Waiting {
-            requests: self.held.len() as u64,
-            fail_in_ms: (!away.over).then_some(left_ms),
-            why: away.why.clone(),
-        };
-        Status { waiting: Some(waiting), ..away.seen.clone() }
-    }
-
-    fn figures(&self) -> Vec<MemberFigures> {
-        self.client.figures()
-    }
-
-    fn array_sectors(&self) -> u64 {
-        self.client.array_sectors()
-    }
-
-    fn block_bytes(&self) -> u32 {
-        self.client.block_bytes()
-    }
-
-    fn read_only(&self) -> bool {
-        self.client.read_only()
-    }
-
-    fn free_member(&self) -> Option<MemberId> {
-        self.client.free_member()
     }
 }
