@@ -180,6 +180,7 @@ step_sim() {
 		cargo test --profile checked --workspace --test all -- --ignored &&
 		part "$part" "${SEEDS:-2000}" &&
 		part "$part" "${LOG_SEEDS:-1000}" --logs &&
+		part "$part" "${OLD_SEEDS:-200}" --old &&
 		part "$part" "${NESTED_SEEDS:-250}" --nested &&
 		part "$part" "${CLUSTER_SEEDS:-2500}" --cluster &&
 		BUILT=1 DRAWN=2 SEEDS=5000 scripts/mutants.sh

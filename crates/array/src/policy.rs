@@ -18,7 +18,7 @@ pub use self::journal::NewJournal;
 use crate::assemble::{Assembly, Candidate, FoundLog, Options, Start, Verdict, decide};
 use crate::format::ppl;
 use crate::format::superblock::{MAX_SECTOR, feature};
-use crate::format::{DevRole, Superblock};
+use crate::format::{DevRole, Superblock, Version};
 use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
 
@@ -244,6 +244,10 @@ fn check_level(newest: &Superblock, policy: Policy) -> Result<Level, Refusal> {
         let reason = "the array has no redundancy that could become inconsistent";
         return Err(Refusal::new(reason, "leave it as it is"));
     };
+    if newest.version == Version::V0_90 {
+        let reason = "the policy of an array with metadata 0.90 is not changed";
+        return Err(Refusal::new(reason, "leave it as it is, or use mdadm --grow --bitmap"));
+    }
     if policy == Policy::PartialParity && level != Level::Raid5 {
         let reason = format!("a {level} cannot have partial parity logs, which a raid5 has");
         return Err(Refusal::new(reason, "use resync or bitmap"));

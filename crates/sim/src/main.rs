@@ -16,6 +16,7 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --first      until the first fails
   --nested     seeds of arrays of arrays, not of local ones
   --logs       seeds of local arrays whose write hole is closed
+  --old        seeds of local arrays whose superblocks are of version 0.90
   --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed";
 
@@ -116,6 +117,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
             "--nested" => args.run_seed = local::run::run_nested_seed,
             "--logs" => args.run_seed = local::run::run_log_seed,
+            "--old" => args.run_seed = local::run::run_old_seed,
             "--cluster" => {
                 args.run_seed = cluster::run::run_seed;
                 known = Mutation::OVER_NODES;

@@ -83,8 +83,9 @@ impl Table<'_> {
         };
         let layout = Layout::decode(level, number, newest.raid_disks)
             .map_err(|error| Refused::new(error.to_string(), use_mdadm()))?;
-        if newest.version == Version::V0_90 && !options.read_only {
-            let reason = "the array has metadata 0.90, which braid reads and does not write";
+        let is_striped = matches!(level, Level::Linear | Level::Raid0);
+        if newest.version == Version::V0_90 && is_striped && !options.read_only {
+            let reason = format!("a {level} with metadata 0.90 is read, and not written");
             let options = Options { read_only: true, ..options };
             let next = Next::from(self.command(options, Verdict::attached));
             return Err(Refused::new(reason, next.of(Condition::NotSupported)));

@@ -35,6 +35,15 @@ impl Version {
         }
     }
 
+    /// Returns how many devices superblocks of this version have room for.
+    #[must_use]
+    pub const fn most_devices(self) -> u32 {
+        match self {
+            Self::V0_90 => super::superblock_v0::MAX_DISKS,
+            _ => MAX_DEV,
+        }
+    }
+
     /// Returns whether the superblock lies behind the data.
     #[must_use]
     pub const fn is_behind_data(self) -> bool {
@@ -181,6 +190,9 @@ pub const MAX_EVENTS: u64 = 1 << 62;
 /// The largest `max_dev`: what fits the 4 KiB of a 1.x superblock.
 pub const MAX_DEV: u32 = 1920;
 
+/// Behind a superblock 0.90, up to the 64 KiB that are its own.
+const V0_90_BITMAP_SECTORS: u64 = 128 - 8;
+
 /// The logical block sizes that an export can have: those of disks, up to a page.
 const LOGICAL_BLOCKS: [u32; 4] = [512, 1024, 2048, 4096];
 
@@ -247,6 +259,9 @@ pub struct Superblock {
     /// left to the members. Kept on writing: older kernels do not start an array that has it, so
     /// no other array gets it.
     pub logical_block_bytes: u32,
+    /// The number of `/dev/mdN` that 0.90 asks for (`md_minor`); 0 for others.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub preferred_minor: u32,
     /// `pad0` and the end of `pad3`: zeroes, until a newer md finds a use for them. Kept as stored.
     pub padding: [u8; 32],
     /// Synology's md has marked its role as that of a disk with errors. Kept as stored.
@@ -290,6 +305,7 @@ impl Superblock {
             reshape: array.reshape,
             events: array.events,
             logical_block_bytes: array.logical_block_bytes,
+            preferred_minor: array.preferred_minor,
             ..self.clone()
         }
     }
@@ -339,6 +355,7 @@ impl Superblock {
             events: 0,
             resync_offset: 0,
             logical_block_bytes: 0,
+            preferred_minor: 0,
             padding: [0; 32],
             error_mark: false,
             roles: Vec::new(),
@@ -434,6 +451,9 @@ impl Superblock {
     #[must_use]
     pub fn bitmap_room(&self) -> Option<u64> {
         let start = self.bitmap_sector()?;
+        if self.version == Version::V0_90 {
+            return Some(V0_90_BITMAP_SECTORS);
+        }
         let behind = [Some(self.data_offset), Some(self.super_offset), self.bblog_sector()];
         let next = behind.into_iter().flatten().filter(|sector| *sector > start).min();
         Some(next.unwrap_or(start) - start)

@@ -17,9 +17,6 @@ impl Superblock {
 
     /// The bytes to write at sector `super_offset` of a device with blocks of so many bytes, and
     /// no more: as in md, what lies behind may be the bitmap.
-    ///
-    /// # Panics
-    /// As [`encode`](Self::encode).
     #[must_use]
     pub fn blocks(&self, block_bytes: u32) -> Vec<u8> {
         let mut bytes = self.encode();
@@ -29,12 +26,11 @@ impl Superblock {
 
     /// The superblock as it is stored, checksum included: a whole number of sectors, as many as the
     /// roles need. [`blocks`](Self::blocks) are what is written.
-    ///
-    /// # Panics
-    /// For 0.90, which is read but never written.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.version != Version::V0_90, "0.90 superblocks are not written");
-        superblock_v1::encode(self)
+        match self.version {
+            Version::V0_90 => superblock_v0::encode(self),
+            _ => superblock_v1::encode(self),
+        }
     }
 }

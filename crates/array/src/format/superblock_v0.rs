@@ -1,11 +1,13 @@
-//! Superblock 0.90: read only. Offsets as in the kernel's `include/uapi/linux/raid/md_p.h`
-//! (`mdp_super_t`), numbers in the byte order of the machine that wrote it. In memory all are
-//! little-endian:
+//! Superblock 0.90. Offsets as in the kernel's `include/uapi/linux/raid/md_p.h` (`mdp_super_t`),
+//! numbers in the byte order of the machine that wrote it. In memory, and as they are written here,
+//! all are little-endian:
 //!
 //! ```text
 //!    0 md_magic       4 major_version   8 minor_version  12 patch_version  20 set_uuid0
 //!   24 ctime         28 level          32 size (KiB)     36 nr_disks       40 raid_disks
-//!   52 set_uuid1     56 set_uuid2      60 set_uuid3     128 utime         132 state
+//!   44 md_minor      52 set_uuid1      56 set_uuid2      60 set_uuid3      64 microseconds
+//!  128 utime        132 state         136 active_disks  140 working_disks
+//!  144 failed_disks 148 spare_disks
 //!  152 sb_csum      156 events (64 bit)                 164 cp_events (64 bit)
 //!  172 recovery_cp  176 reshape_position                184 new_level     188 delta_disks
 //!  192 new_layout   196 new_chunk (bytes)               200 logical_block_size
@@ -13,26 +15,36 @@
 //!  512 disks[27], 128 bytes each: number, major, minor, raid_disk, state
 //! 3968 this_disk, the same
 //! ```
+//! A member that is active has the number of its role, and others have those behind all roles. The
+//! microseconds belong to `utime`, and are there in a reshape of Braid's alone: md has no such
+//! field, and writes a zero there.
 
 use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
+use super::reshaped::all_roles;
 use super::superblock::{
     DevRole, MAX_EVENTS, MAX_SECTOR, Reshape, Superblock, SuperblockError, Version, devflag,
-    feature, time_code,
+    feature, time_code, time_parts,
 };
 use super::superblock_v1::MAGIC;
 use crate::Role;
 
 const SUPERBLOCK_BYTES: usize = 4096;
 const CHECKSUM_AT: usize = 152;
+const MICROS_AT: usize = 64;
 const DISKS_AT: usize = 512;
 const DISK_BYTES: usize = 128;
-const MAX_DISKS: u32 = 27;
+/// The number of devices that there is room for.
+pub(super) const MAX_DISKS: u32 = 27;
 const THIS_DISK_AT: usize = 3968;
 
 /// Numbers of 64 bits: `events`, `cp_events`, `reshape_position`.
 const WIDE_AT: [usize; 3] = [156, 164, 176];
 
-/// The minor version in a reshape; 90 otherwise.
+/// The four numbers of the UUID.
+const UUID_AT: [usize; 4] = [20, 52, 56, 60];
+
+const MINOR: u32 = 90;
+/// The minor version in a reshape.
 const MINOR_IN_RESHAPE: u32 = 91;
 
 /// Bits of the array's `state`.
@@ -66,7 +78,7 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     }
     let major = u32_at(bytes, 4);
     let minor = u32_at(bytes, 8);
-    if major != 0 || !(90..=MINOR_IN_RESHAPE).contains(&minor) {
+    if major != 0 || !(MINOR..=MINOR_IN_RESHAPE).contains(&minor) {
         let minor = if major == 0 { minor } else { 0 };
         return Err(SuperblockError::WrongVersion { major, minor });
     }
@@ -131,6 +143,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         feature_map |= feature::BITMAP_OFFSET;
     }
     let reshape = reshape(minor, bytes);
+    let micros = if minor == MINOR_IN_RESHAPE { u32_at(bytes, MICROS_AT) } else { 0 };
     let mut recovery_offset = MAX_SECTOR;
     if minor == MINOR_IN_RESHAPE {
         feature_map |= feature::RESHAPE_ACTIVE;
@@ -143,7 +156,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         }
     }
     let mut set_uuid = [0; 16];
-    for (group, at) in [20, 52, 56, 60].into_iter().enumerate() {
+    for (group, at) in UUID_AT.into_iter().enumerate() {
         put(&mut set_uuid, 4 * group, array_at::<4>(bytes, at));
     }
     Superblock {
@@ -170,7 +183,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         bblog_shift: 0,
         bblog_size_sectors: 0,
         bblog_offset_sectors: 0,
-        utime: time_code(u32_at(bytes, 128).into(), 0),
+        utime: time_code(u32_at(bytes, 128).into(), micros),
         events,
         resync_offset: if state & STATE_CLEAN != 0 {
             MAX_SECTOR
@@ -180,10 +193,130 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
             0
         },
         logical_block_bytes: u32_at(bytes, 200),
+        preferred_minor: u32_at(bytes, 44),
         padding: [0; 32],
         error_mark: false,
-        roles: (0..MAX_DISKS).map(|number| role(minor, bytes, number)).collect(),
+        roles: (0..used_disks(bytes)).map(|number| role(minor, bytes, number)).collect(),
     }
+}
+
+/// Returns how many descriptors there are up to the last one that was ever used.
+fn used_disks(bytes: &[u8]) -> u32 {
+    let mut descriptors = bytes[DISKS_AT..THIS_DISK_AT].chunks_exact(DISK_BYTES);
+    let last = descriptors.rposition(|descriptor| descriptor.iter().any(|byte| *byte != 0));
+    last.map_or(0, |last| last as u32 + 1)
+}
+
+/// The bytes of a superblock, as `super_90_sync` in the kernel's `md.c` makes them. Devices by
+/// their numbers that there is no room for are left out.
+pub(super) fn encode(superblock: &Superblock) -> Vec<u8> {
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    let mut word = |at, number: u32| put(&mut bytes, at, number.to_le_bytes());
+    let Superblock { reshape, events, .. } = superblock;
+    let (created, _) = time_parts(superblock.ctime);
+    let (updated, micros) = time_parts(superblock.utime);
+    let seconds = |time: u64| u32::try_from(time).unwrap_or(u32::MAX);
+    word(0, MAGIC);
+    word(8, MINOR);
+    word(24, seconds(created));
+    word(28, superblock.level.cast_unsigned());
+    word(32, u32::try_from(superblock.size_sectors / 2).unwrap_or(u32::MAX));
+    word(40, superblock.raid_disks);
+    word(44, superblock.preferred_minor);
+    word(128, seconds(updated));
+    word(200, superblock.logical_block_bytes);
+    word(256, superblock.layout);
+    word(260, superblock.chunk_sectors.saturating_mul(512));
+    if superblock.has(feature::RESHAPE_ACTIVE) {
+        word(8, MINOR_IN_RESHAPE);
+        word(MICROS_AT, micros);
+        word(184, reshape.new_level.cast_unsigned());
+        word(188, reshape.delta_disks.cast_unsigned());
+        word(192, reshape.new_layout);
+        word(196, reshape.new_chunk_sectors.saturating_mul(512));
+        put(&mut bytes, 176, reshape.position.to_le_bytes());
+    }
+    for (group, at) in UUID_AT.into_iter().enumerate() {
+        put(&mut bytes, at, array_at::<4>(&superblock.set_uuid, 4 * group));
+    }
+    put(&mut bytes, 156, events.to_le_bytes());
+    put_state(superblock, &mut bytes);
+    put_disks(superblock, &mut bytes);
+    let sum = checksum(&bytes);
+    put(&mut bytes, CHECKSUM_AT, sum.to_le_bytes());
+    bytes
+}
+
+/// The array's state, and how far a resync is.
+fn put_state(superblock: &Superblock, bytes: &mut [u8]) {
+    let mut state = 0;
+    if superblock.has(feature::BITMAP_OFFSET) {
+        state |= STATE_BITMAP_PRESENT;
+    }
+    match superblock.resync_offset {
+        MAX_SECTOR => {
+            state |= STATE_CLEAN;
+            put(bytes, 164, superblock.events.to_le_bytes());
+            put(bytes, 172, u32::MAX.to_le_bytes());
+        }
+        // Of what does not fit, nothing is in sync.
+        resynced => {
+            if let Ok(resynced @ 1..) = u32::try_from(resynced) {
+                put(bytes, 164, superblock.events.to_le_bytes());
+                put(bytes, 172, resynced.to_le_bytes());
+            }
+        }
+    }
+    put(bytes, 132, state.to_le_bytes());
+}
+
+/// The descriptors of all devices, and how many there are of each kind.
+fn put_disks(superblock: &Superblock, bytes: &mut [u8]) {
+    let roles = all_roles(superblock);
+    let devices = u32::try_from(superblock.roles.len()).unwrap_or(u32::MAX).max(roles);
+    let mut active = 0;
+    let mut failed = 0;
+    let mut spare = 0;
+    let mut removed = 0;
+    for number in 0..devices.min(MAX_DISKS) {
+        let is_own = number == superblock.dev_number;
+        let mut state = if is_own { disk_flags(superblock.devflags) } else { 0 };
+        let mut raid_disk = number;
+        match superblock.role_of(number) {
+            DevRole::Active(role) => {
+                // What it is rebuilt to is told by the position of a reshape alone.
+                let recovers = is_own && superblock.has(feature::RECOVERY_OFFSET);
+                state |= if recovers { DISK_ACTIVE } else { DISK_ACTIVE | DISK_SYNC };
+                raid_disk = role.0.into();
+                active += 1;
+            }
+            // Of the first one md says less.
+            _ if number == 0 => state = DISK_REMOVED,
+            _ if number < roles => {
+                state = DISK_FAULTY | DISK_REMOVED;
+                removed += 1;
+            }
+            DevRole::Faulty => {
+                state |= DISK_FAULTY;
+                failed += 1;
+            }
+            DevRole::Spare | DevRole::Journal => spare += 1,
+        }
+        let at = DISKS_AT + DISK_BYTES * number as usize;
+        put(bytes, at, number.to_le_bytes());
+        put(bytes, at + 12, raid_disk.to_le_bytes());
+        put(bytes, at + 16, state.to_le_bytes());
+    }
+    let own = DISKS_AT + DISK_BYTES * superblock.dev_number.min(MAX_DISKS - 1) as usize;
+    put(bytes, THIS_DISK_AT, array_at::<DISK_BYTES>(bytes, own));
+    let counts = [
+        (36, active + failed + spare),
+        (136, active),
+        (140, active + spare),
+        (144, removed),
+        (148, spare),
+    ];
+    counts.into_iter().for_each(|(at, count): (_, u32)| put(bytes, at, count.to_le_bytes()));
 }
 
 fn reshape(minor: u32, bytes: &[u8]) -> Reshape {
@@ -216,6 +349,17 @@ fn role(minor: u32, bytes: &[u8], number: u32) -> DevRole {
         Ok(raid_disk) if state & active != 0 => DevRole::Active(Role(raid_disk)),
         _ => DevRole::Spare,
     }
+}
+
+const fn disk_flags(devflags: u8) -> u32 {
+    let mut state = 0;
+    if devflags & devflag::WRITE_MOSTLY != 0 {
+        state |= DISK_WRITE_MOSTLY;
+    }
+    if devflags & devflag::FAILFAST != 0 {
+        state |= DISK_FAILFAST;
+    }
+    state
 }
 
 const fn devflags(state: u32) -> u8 {

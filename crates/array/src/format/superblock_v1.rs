@@ -110,6 +110,7 @@ fn fields(version: Version, bytes: &[u8]) -> Superblock {
         events: u64_at(bytes, 200),
         resync_offset: u64_at(bytes, 208),
         logical_block_bytes: u32_at(bytes, 224),
+        preferred_minor: 0,
         padding: padding(bytes),
         error_mark: {
             let number = u32_at(bytes, 160) as usize;

@@ -2,7 +2,6 @@
 //! `linear_add` of the kernel's `linear.c`.
 
 use super::{NewShape, in_state, refuse};
-use crate::format::superblock::MAX_DEV;
 use crate::refusal::Refusal;
 use crate::status::{MemberState, MemberStatus, Status};
 
@@ -14,8 +13,9 @@ pub(super) fn plan(status: &Status, now: NewShape, count: u32) -> Result<NewShap
             "make a new array and copy the data",
         );
     }
-    if count > MAX_DEV {
-        return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
+    let most = status.superblock.version.most_devices();
+    if count > most {
+        return refuse(format!("an array has {most} members at most"), "name fewer");
     }
     let mut members: Vec<&MemberStatus> = in_state(status, MemberState::InSync).collect();
     members.sort_by_key(|member| member.role);

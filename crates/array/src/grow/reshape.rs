@@ -5,9 +5,7 @@
 
 use super::takeover::even;
 use super::{NewShape, check_whole, in_state, refuse, spill};
-use crate::format::Version;
 use crate::format::backup::HEADER_SECTORS;
-use crate::format::superblock::MAX_DEV;
 use crate::geometry::RowOrder;
 use crate::level::{Layout, Level};
 use crate::outline::bytes;
@@ -28,8 +26,9 @@ const COPY: &str = "make a new array and copy the data";
 pub(super) fn members(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
     check_level(&now)?;
     check_copies_are_whole(status, &now)?;
-    if count > MAX_DEV {
-        return refuse(format!("an array has {MAX_DEV} members at most"), "name fewer");
+    let most = status.superblock.version.most_devices();
+    if count > most {
+        return refuse(format!("an array has {most} members at most"), "name fewer");
     }
     if count < now.raid_disks {
         return fewer(status, now, count);
@@ -171,7 +170,7 @@ fn in_place(
 ) -> Result<NewShape, Refusal> {
     let superblock = &status.superblock;
     let stripes = superblock.level == Level::Raid0.to_md();
-    if now.level.parity_disks() == 0 || stripes || superblock.version == Version::V0_90 {
+    if now.level.parity_disks() == 0 || stripes {
         return Err(why);
     }
     let old = now.geometry()?;

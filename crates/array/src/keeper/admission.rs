@@ -157,6 +157,7 @@ impl<'a> Admission<'a> {
                 return Err(Refusal::new(reason, next));
             }
         };
+        self.has_room()?;
         // Nor is it that of one that was made faulty, as long as there are others.
         let free = |n: &u32| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n);
         let unused = (0..MAX_DEV).filter(free).find(|n| !self.metadata.made_faulty.contains(n));
@@ -185,6 +186,19 @@ impl<'a> Admission<'a> {
         let mut member = self.fresh_member_of(new, Room { used_sectors, ..self.room() })?;
         member.state = State::Journal;
         Ok(member)
+    }
+
+    /// Checks that superblocks have room for one more, behind all roles.
+    fn has_room(self) -> Result<(), Refusal> {
+        let version = self.metadata.superblock.version;
+        let behind = |member: &Member| !matches!(member.state, State::InSync { .. });
+        let behind = self.members.iter_live().filter(|(_, member)| behind(member)).count();
+        let most = version.most_devices();
+        if usize::from(self.space.roles()) + behind < most as usize {
+            return Ok(());
+        }
+        let reason = format!("superblocks of version {} tell of {most} devices", version.name());
+        Err(Refusal::new(reason, "remove a spare first"))
     }
 
     fn room(self) -> Room {

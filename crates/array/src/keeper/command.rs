@@ -7,7 +7,7 @@ use super::spill::Spill;
 use super::{Keeper, LaneCommand, Moving, Traffic};
 use crate::action::{Command, CommandId, NewMember};
 use crate::events::{Fault, SyncAction};
-use crate::format::MoveNote;
+use crate::format::{MoveNote, Version};
 use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId};
@@ -264,6 +264,10 @@ impl Keeper {
     }
 
     fn replace_command(&mut self, id: MemberId, with: Option<MemberId>) -> CommandAnswer {
+        if self.core.metadata.superblock.version == Version::V0_90 {
+            let reason = "superblocks of version 0.90 cannot tell of a member beside another one";
+            return refuse(reason, "fail it, and a spare takes its role over");
+        }
         let members = &self.core.members;
         let spare = members.iter().any(|(_, member)| member.state == State::Spare);
         if let Some(with) = with

@@ -358,6 +358,24 @@ impl Members {
         (0..1024).find(is_free).map(|index| MemberId(index as u16))
     }
 
+    /// Gives members the numbers that md does with superblocks 0.90, for each update anew: those in
+    /// sync the numbers of their roles, and others those behind all roles, faulty ones last.
+    pub(super) fn renumber(&mut self) {
+        let mut next = self.roles.len() as u32;
+        for faulty in [false, true] {
+            let is_faulty = |member: &Member| matches!(member.state, State::Faulty { .. });
+            let members = self.table.iter_mut().flatten();
+            for member in members.filter(|member| is_faulty(member) == faulty) {
+                if let State::InSync { role } = member.state {
+                    member.superblock.dev_number = role.0.into();
+                } else {
+                    member.superblock.dev_number = next;
+                    next += 1;
+                }
+            }
+        }
+    }
+
     /// Returns whether this is the number of a member that lives.
     pub(super) fn is_live_number(&self, number: u32) -> bool {
         self.iter_live().any(|(_, member)| member.superblock.dev_number == number)

@@ -13,7 +13,7 @@ use super::members::{Member, Members, State};
 use super::sync::Ranges;
 use super::update::{MetaWrite, PAGE_BYTES, Update, UpdatePhase, Wanted};
 use crate::MemberId;
-use crate::format::{Bitmap, Superblock};
+use crate::format::{Bitmap, Superblock, Version};
 
 /// The outcome of looking for an update to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +231,9 @@ impl Core {
         }
         let clean = running.clean && !self.metadata.clean.active;
         self.metadata.superblock.utime = self.metadata.wall_clock(self.now);
+        if self.metadata.superblock.version == Version::V0_90 {
+            self.members.renumber();
+        }
         let mut arrivals = Vec::new();
         let mut others = Vec::new();
         let losses: Vec<MemberId> = self.members.untold().collect();

@@ -1,8 +1,8 @@
 //! Places of metadata and data on a device that becomes a member: as on the others, if that leaves
 //! room for the data. md gives each member an offset of its own, so none of the others' need fit.
 
-use crate::format::Superblock;
 use crate::format::ppl::PplArea;
+use crate::format::{Superblock, Version};
 
 /// Sectors reserved for a superblock.
 const SUPERBLOCK_SECTORS: u64 = 8;
@@ -110,6 +110,9 @@ impl Room {
     /// The smallest device that `closer` takes.
     fn least_device_sectors(self, other: &Superblock) -> u64 {
         let metadata = self.metadata_sectors(other);
+        if other.version == Version::V0_90 {
+            return (other.data_offset + self.used_sectors).next_multiple_of(128) + 128;
+        }
         if at_end(other) {
             // The superblock begins 8 to 12 KiB before the end.
             let superblock_at =
@@ -123,7 +126,6 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Version;
     use crate::format::superblock::feature;
 
     const ROOM: Room = Room { used_sectors: 4096, bitmap_sectors: 3 };

@@ -3,9 +3,9 @@
 use super::core::Core;
 use super::members::{Member, State};
 use crate::assemble::Had;
-use crate::format::Superblock;
 use crate::format::striped::to_level_4;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature, time_code, time_parts};
+use crate::format::{Superblock, Version};
 
 /// Features of the whole array that stay as they are.
 const KEPT: u32 = feature::RAID0_LAYOUT | feature::LOGS | feature::RESHAPE | feature::NODE_MOVE;
@@ -35,6 +35,7 @@ impl Core {
             image.feature_map |= feature::BAD_BLOCKS;
         }
         match member.state {
+            State::Rebuilding { .. } if image.version == Version::V0_90 => {}
             State::Rebuilding { replacement, had, .. } => {
                 image.feature_map |= feature::RECOVERY_OFFSET;
                 if replacement {
@@ -62,7 +63,11 @@ impl Core {
             if let State::Faulty { role: Some(role) } = lost.state
                 && self.members.role(role).holder.is_none()
             {
-                image.roles[lost.superblock.dev_number as usize] = DevRole::Active(role);
+                let number = match image.version {
+                    Version::V0_90 => role.index(),
+                    _ => lost.superblock.dev_number as usize,
+                };
+                image.roles[number] = DevRole::Active(role);
             }
         }
         image
@@ -76,10 +81,17 @@ impl Core {
         let longest = numbers.map(|number| number as usize + 1).max();
         let len = longest.unwrap_or(0).max(self.metadata.superblock.roles.len());
         let mut roles = vec![DevRole::Spare; len];
+        let old = self.metadata.superblock.version == Version::V0_90;
+        if old {
+            roles.truncate(longest.unwrap_or(0));
+        }
         let away = if self.rules.faulty_stay_out { DevRole::Spare } else { DevRole::Faulty };
         for (_, member) in self.members.iter() {
             roles[member.superblock.dev_number as usize] = match member.state {
-                State::InSync { role } | State::Rebuilding { role, .. } => DevRole::Active(role),
+                State::InSync { role } => DevRole::Active(role),
+                // 0.90 cannot say how far it is: it is a spare as long as it is rebuilt.
+                State::Rebuilding { .. } if old => DevRole::Spare,
+                State::Rebuilding { role, .. } => DevRole::Active(role),
                 State::Spare => DevRole::Spare,
                 State::Journal if self.metadata.has_journal() => DevRole::Journal,
                 State::Journal => DevRole::Spare,

@@ -89,6 +89,55 @@ fn superblocks_0_90_say_what_mdadm_says() {
     assert_eq!(sb.role(), DevRole::Active(Role(1)));
 }
 
+/// All but the numbers of devices, which say nothing once a machine has started anew.
+#[test]
+fn superblocks_0_90_are_written_as_md_writes_them() {
+    for (name, bytes) in [("active", V090), ("spare", V090_SPARE), ("degraded", V090_DEGRADED)] {
+        let mut expected = bytes.to_vec();
+        let disks = (0..27).map(|number| 512 + 128 * number).chain([3968]);
+        disks.for_each(|at| expected[at + 4..at + 12].fill(0));
+        let written = decode(Version::V0_90, bytes).encode();
+        assert_eq!(written.len(), bytes.len(), "{name}");
+        let differ = (0..bytes.len()).filter(|at| written[*at] != expected[*at]);
+        // The sum is another one without those numbers.
+        let differ: Vec<usize> = differ.filter(|at| !(152..156).contains(at)).collect();
+        assert!(differ.is_empty(), "{name}: {differ:?}");
+    }
+}
+
+/// A reshape of Braid's is told from one of md's by the microseconds, and comes back whole.
+#[test]
+fn superblocks_0_90_keep_a_reshape_and_its_end() {
+    let mut sb = decode(Version::V0_90, V090);
+    sb.feature_map |= feature::RESHAPE_ACTIVE;
+    sb.utime = time_code(1_700_000_000, 7);
+    sb.raid_disks = 4;
+    sb.roles = Role::all(4).map(DevRole::Active).collect();
+    sb.reshape.position = 3 << 32;
+    sb.reshape.new_level = 5;
+    sb.reshape.delta_disks = 1;
+    sb.reshape.new_layout = 2;
+    sb.reshape.new_chunk_sectors = 256;
+    let bytes = sb.encode();
+    assert_eq!(bytes[8..12], 91u32.to_le_bytes());
+    assert_eq!(decode(Version::V0_90, &bytes), sb);
+    sb.feature_map &= !feature::RESHAPE_ACTIVE;
+    let ended = sb.encode();
+    assert_eq!(ended[8..12], 90u32.to_le_bytes());
+    assert!(ended[176..200].iter().chain(&ended[64..68]).all(|byte| *byte == 0));
+    assert_eq!(decode(Version::V0_90, &ended).utime, 1_700_000_000);
+}
+
+/// As far as a number of 32 bits tells it; beyond that nothing is in sync.
+#[test]
+fn superblocks_0_90_tell_how_far_a_resync_is() {
+    let mut sb = decode(Version::V0_90, V090);
+    for (resynced, told) in [(0, 0), (4096, 4096), (1 << 32, 0), (MAX_SECTOR, MAX_SECTOR)] {
+        sb.resync_offset = resynced;
+        assert_eq!(decode(Version::V0_90, &sb.encode()).resync_offset, told);
+    }
+}
+
 /// The kernel writes minor version 91 then, and no recovery offset: a member that is active and not
 /// in sync has what was moved.
 #[test]

@@ -116,7 +116,8 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
     let super_offset = match scenario.version {
         Version::V1_0 => (device_sectors - 16) & !7,
         Version::V1_1 => 0,
-        Version::V1_2 | Version::V0_90 => 8,
+        Version::V1_2 => 8,
+        Version::V0_90 => Version::V0_90.location(device_sectors).unwrap_or(0),
     };
     let towards_data: i32 = if scenario.version == Version::V1_0 { -1 } else { 1 };
     let area = AREA_SECTORS as i32 * towards_data;

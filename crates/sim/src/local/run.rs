@@ -40,6 +40,17 @@ fn run(scenario: Scenario, mut rng: Rng, trace: Trace) -> Result<Report, Failure
     run_lives(scenario, parts, disks, rng, trace)
 }
 
+/// Runs a seed of an array whose superblocks are of version 0.90, where the level has them written.
+///
+/// # Errors
+/// Returns a line with the seed, the array and the failure.
+pub fn run_old_seed(seed: u64, options: Options) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let mut scenario = Scenario::draw(&mut rng, options.mutation);
+    scenario.make_old();
+    run_caught(&format!("old seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
+}
+
 /// Runs a seed of an array with a closed write hole.
 ///
 /// # Errors

@@ -83,6 +83,9 @@ pub struct Scenario {
 /// Level, layout, members, chunk and used part of each member.
 type Numbers = (Level, u32, u16, u32, u64);
 
+/// The most that a superblock 0.90 and what belongs to it take of a device.
+const OLD_SECTORS: u64 = 255;
+
 /// Chunks that are drawn, in sectors.
 pub const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
 
@@ -127,6 +130,20 @@ impl Scenario {
             self.unused_sectors = unit * aside.pick(&[0, 0, 1, 2, 3]);
             self.slack_sectors += self.unused_sectors;
         }
+    }
+
+    /// Has superblocks of version 0.90, behind the data: these begin with the devices, and their
+    /// shape stays.
+    pub fn make_old(&mut self) {
+        if self.tolerance() == 0 {
+            return;
+        }
+        self.version = Version::V0_90;
+        self.data_offset = 0;
+        self.unused_sectors = 0;
+        self.slack_sectors += OLD_SECTORS;
+        self.bad_block_log = false;
+        self.grows = false;
     }
 
     /// Facts that decide where bytes lie.

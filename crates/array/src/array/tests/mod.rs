@@ -96,6 +96,22 @@ fn add_bitmap(config: &mut Config) {
     }
 }
 
+/// Gives an array superblocks 0.90: these lie behind the data, which begin with the devices.
+fn make_old(config: &mut Config) {
+    let device_sectors = DATA_OFFSET + MEMBER_SECTORS;
+    let place = Version::V0_90.location(device_sectors).unwrap();
+    config.bitmap = config.bitmap.as_ref().and_then(|bitmap| bitmap.resized(place));
+    let members = config.members.iter_mut().map(|member| &mut member.superblock);
+    for superblock in members.chain([&mut config.superblock]) {
+        superblock.version = Version::V0_90;
+        superblock.data_offset = 0;
+        superblock.size_sectors = place;
+        superblock.data_size = place;
+        superblock.super_offset = place;
+        superblock.bblog_size_sectors = 0;
+    }
+}
+
 fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
     let members = (0..disks)
         .map(|number| MemberConfig {

@@ -12,10 +12,12 @@ impl World {
     pub(super) fn format(&mut self, config: &Config) {
         for (disk, member) in self.disks.iter_mut().flatten().zip(&config.members) {
             let superblock = &member.superblock;
-            disk.write(SUPER_SECTOR, &superblock.encode(), true);
-            disk.write(LOG_SECTOR, &member.bad_blocks.encode(superblock.bblog_shift), true);
-            if let Some(bitmap) = &config.bitmap {
-                disk.write(BITMAP_SECTOR, &bitmap.encode_page(0), true);
+            disk.write(superblock.super_offset, &superblock.encode(), true);
+            if let Some(sector) = superblock.bblog_sector() {
+                disk.write(sector, &member.bad_blocks.encode(superblock.bblog_shift), true);
+            }
+            if let Some((bitmap, sector)) = config.bitmap.as_ref().zip(superblock.bitmap_sector()) {
+                disk.write(sector, &bitmap.encode_page(0), true);
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::assemble::{Assembly, Candidate, Config, Options, Start};
 use crate::format::reshaped::Side;
 use crate::format::striped::moves;
 use crate::format::superblock::{feature, time_parts};
-use crate::format::{Superblock, Version};
+use crate::format::Superblock;
 use crate::geometry::{Geometry, RowOrder};
 use crate::level::Layout;
 use crate::units::UNIT_SECTORS;
@@ -34,7 +34,6 @@ pub(super) fn is_possible(
         && !newest.version.is_behind_data();
     let in_place = by == 0
         && numbers.is_by_stripe()
-        && newest.version != Version::V0_90
         && !numbers.backwards
         && (numbers.reads_ahead() || saves || is_not_begun(numbers, candidates, newest));
     let can_move = (has_room || in_place)

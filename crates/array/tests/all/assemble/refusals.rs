@@ -338,16 +338,20 @@ fn arrays_that_are_not_run_are_refused_by_name() {
         let reason = with(&|sb| sb.raid_disks = raid_disks).0;
         assert_eq!(reason, format!("the array says it has {raid_disks} members"));
     }
-    let (reason, next, _) = with(&|sb| sb.version = Version::V0_90);
+    let old = |sb: &mut Superblock| {
+        sb.version = Version::V0_90;
+        (sb.data_offset, sb.super_offset, sb.bblog_size_sectors) = (0, 4096, 0);
+    };
+    let (reason, next, _) = with(&|sb| {
+        old(sb);
+        (sb.level, sb.layout) = (0, 0);
+    });
     assert!(reason.contains("0.90"));
     let look = Options { read_only: true, ..FORCE };
     assert_eq!(next.invocation, with_members(look, "abc"));
-    let mut old = raid5();
-    old.iter_mut().for_each(|sb| {
-        sb.version = Version::V0_90;
-        (sb.data_offset, sb.super_offset, sb.bblog_size_sectors) = (0, 4096, 0);
-    });
-    assert_eq!(ready(assemble(&old, READ_ONLY)).1, 0);
+    let mut superblocks = raid5();
+    superblocks.iter_mut().for_each(old);
+    assert_eq!(ready(assemble(&superblocks, FORCE)).1, 0);
 }
 
 #[test]

@@ -30,10 +30,18 @@ fn unit(change: Change) -> u64 {
 
 /// An array, the disks that it gets, and the one that it saves to, which has room for two units.
 fn with_spill(change: Change, bitmap: bool) -> (World, usize) {
+    with_spill_of(change, bitmap, Version::V1_2)
+}
+
+/// The same, with superblocks of this version.
+fn with_spill_of(change: Change, bitmap: bool, version: Version) -> (World, usize) {
     let (level, layout, from, chunk, _) = change;
     let mut world = World::with(level, layout, from, chunk, |config| {
         if bitmap {
             add_bitmap(config);
+        }
+        if version == Version::V0_90 {
+            make_old(config);
         }
     });
     (from..roles_after(change)).for_each(|_| _ = world.add_disk());
@@ -109,16 +117,23 @@ fn go_on(
     config
 }
 
+/// Moves where superblocks lie before the data, and where they lie behind them and tell less.
+fn both_versions() -> impl Iterator<Item = (Change, Version)> {
+    let versions = [Version::V1_2, Version::V0_90];
+    IN_PLACE.iter().flat_map(move |change| versions.map(|version| (*change, version)))
+}
+
 #[test]
 fn data_move_in_place() {
-    for &change in IN_PLACE {
-        let (mut world, spill) = with_spill(change, true);
+    for (change, version) in both_versions() {
+        let (mut world, spill) = with_spill_of(change, true, version);
         let before = world.array.array_sectors();
         let content = fill_kept(&mut world, change);
         attach(&mut world, spill);
         world.command(Command::Grow(change.4));
         world.run();
-        assert_eq!(world.superblock(0).data_offset, DATA_OFFSET, "{change:?}");
+        let begins = if version == Version::V0_90 { 0 } else { DATA_OFFSET };
+        assert_eq!(world.superblock(0).data_offset, begins, "{change:?}");
         assert!(has_ended(&world), "{change:?}: {:?}", world.events);
         assert_eq!(world.array.array_sectors(), sectors_after(change, before), "{change:?}");
         holds(&mut world, &content, &format!("{change:?} moved"));
@@ -133,16 +148,18 @@ fn data_move_in_place() {
 /// to; and once more in the middle of what follows.
 #[test]
 fn the_power_goes_at_any_write_of_a_move_in_place() {
-    for &change in IN_PLACE {
+    let changes = IN_PLACE.iter().map(|change| (*change, Version::V1_2));
+    let old = IN_PLACE[1..3].iter().map(|change| (*change, Version::V0_90));
+    for (change, version) in changes.chain(old) {
         let mut most = 0;
         loop {
-            let (mut world, spill) = with_spill(change, most % 2 == 0);
+            let (mut world, spill) = with_spill_of(change, most % 2 == 0, version);
             let content = fill_kept(&mut world, change);
             attach(&mut world, spill);
             let seen = lose_after(&mut world, most);
             world.begin_command(Command::Grow(change.4));
             let all = seen.get();
-            let what = format!("{change:?}: {most} of {all} writes");
+            let what = format!("{change:?} {version:?}: {most} of {all} writes");
             if most % 5 == 4 {
                 world.disks.iter_mut().flatten().for_each(Disk::flush);
             }
