@@ -18,6 +18,12 @@
 //! A member that is active has the number of its role, and others have those behind all roles. The
 //! microseconds belong to `utime`, and are there in a reshape of Braid's alone: md has no such
 //! field, and writes a zero there.
+//!
+//! A power cut may leave some of its sectors old and others new. So the sum of each sector behind
+//! the first is made to be the same always, by a word at its end that md writes a zero to: the
+//! checksum then fits any mixture of two superblocks. What an update of every day changes is in the
+//! first sector. A mixture tells of an update in part, and nothing goes by that update before all
+//! members were told.
 
 use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
 use super::reshaped::all_roles;
@@ -26,13 +32,15 @@ use super::superblock::{
     feature, time_code, time_parts,
 };
 use super::superblock_v1::MAGIC;
-use crate::Role;
+use crate::{Role, SECTOR_BYTES};
 
 const SUPERBLOCK_BYTES: usize = 4096;
 const CHECKSUM_AT: usize = 152;
 const MICROS_AT: usize = 64;
 const DISKS_AT: usize = 512;
 const DISK_BYTES: usize = 128;
+/// Bytes of a descriptor that have a meaning.
+const DISK_FIELDS: usize = 20;
 /// The number of devices that there is room for.
 pub(super) const MAX_DISKS: u32 = 27;
 const THIS_DISK_AT: usize = 3968;
@@ -196,14 +204,29 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         preferred_minor: u32_at(bytes, 44),
         padding: [0; 32],
         error_mark: false,
-        roles: (0..used_disks(bytes)).map(|number| role(minor, bytes, number)).collect(),
+        roles: roles(minor, bytes),
     }
+}
+
+/// The role of each device number.
+fn roles(minor: u32, bytes: &[u8]) -> Vec<DevRole> {
+    let mut roles: Vec<DevRole> =
+        (0..used_disks(bytes)).map(|number| role(minor, bytes, number)).collect();
+    // Half of an update in which it came to be active: it is what it was.
+    let own = u32_at(bytes, THIS_DISK_AT + 16);
+    if own & DISK_ACTIVE != 0
+        && let Some(role @ DevRole::Faulty) = roles.get_mut(u32_at(bytes, THIS_DISK_AT) as usize)
+    {
+        *role = DevRole::Spare;
+    }
+    roles
 }
 
 /// Returns how many descriptors there are up to the last one that was ever used.
 fn used_disks(bytes: &[u8]) -> u32 {
     let mut descriptors = bytes[DISKS_AT..THIS_DISK_AT].chunks_exact(DISK_BYTES);
-    let last = descriptors.rposition(|descriptor| descriptor.iter().any(|byte| *byte != 0));
+    let is_used = |descriptor: &[u8]| descriptor[..DISK_FIELDS].iter().any(|byte| *byte != 0);
+    let last = descriptors.rposition(is_used);
     last.map_or(0, |last| last as u32 + 1)
 }
 
@@ -242,6 +265,10 @@ pub(super) fn encode(superblock: &Superblock) -> Vec<u8> {
     put(&mut bytes, 156, events.to_le_bytes());
     put_state(superblock, &mut bytes);
     put_disks(superblock, &mut bytes);
+    for sector in bytes.chunks_exact_mut(SECTOR_BYTES as usize).skip(1) {
+        let last = sector.len() - 4;
+        put(sector, last, (u32::MAX - checksum(sector)).to_le_bytes());
+    }
     let sum = checksum(&bytes);
     put(&mut bytes, CHECKSUM_AT, sum.to_le_bytes());
     bytes
