@@ -302,8 +302,13 @@ fn says_where_nothing_tells_what_was_moved_ahead_of_the_backups() {
 
 /// Those to more members, once the backup is where the new map has it. Of two nothing shows that md
 /// waited for the backup: it did.
-const GO_ON: [(&str, &[&str]); 3] =
-    [("grow", &["--force"]), ("spare", &[]), ("spare-new", &["--force"])];
+const GO_ON: [(&str, &[&str]); 5] = [
+    ("grow", &["--force"]),
+    ("grow-090", &[]),
+    ("spare", &[]),
+    ("spare-090", &[]),
+    ("spare-new", &["--force"]),
+];
 
 #[test]
 fn goes_on_once_backups_are_restored() {

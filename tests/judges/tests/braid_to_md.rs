@@ -82,6 +82,60 @@ fn md_takes_superblocks_of_each_version() {
     every_array("md_takes_superblocks_of_each_version", arrays);
 }
 
+/// Superblocks 0.90, which md makes and Braid goes on to write.
+#[test]
+fn md_takes_back_superblocks_of_its_oldest_version() {
+    const SHAPES: [Shape; 4] = [
+        ("1", "", 2, ""),
+        ("5", "left-symmetric", 3, "64K"),
+        ("6", "left-symmetric", 4, "64K"),
+        ("10", "n2", 4, "64K"),
+    ];
+    let test = "md_takes_back_superblocks_of_its_oldest_version";
+    if let Err(reason) = available() {
+        return skip(test, &reason);
+    }
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
+    for (number, shape) in SHAPES.iter().enumerate() {
+        let (level, layout, devices, chunk) = *shape;
+        let name = format!("old-{level}");
+        let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
+        let kind = if has_bitmap(shape, number) { "internal" } else { "none" };
+        let mut words = format!("--level={level} --bitmap={kind}");
+        for (option, value) in [("layout", layout), ("chunk", chunk)] {
+            if !value.is_empty() {
+                words += &format!(" --{option}={value}");
+            }
+        }
+        let alive = || {
+            create_old_by_md(&name, &members, &words);
+            live_on(&name, members.clone(), shape, number)
+        };
+        match support::attempt(alive) {
+            Ok(array) => left.push(array),
+            Err(finding) => findings.push(format!("{name}: {finding}")),
+        }
+    }
+    if let Err(finding) = support::attempt(|| to_md_and_back(test, left)) {
+        findings.push(finding);
+    }
+    support::report(&findings);
+}
+
+/// Has md make an array with superblocks 0.90.
+pub(crate) fn create_old_by_md(name: &str, members: &[PathBuf], arguments: &str) {
+    let directory = members[0].parent().expect("a directory").display();
+    let count = members.len();
+    let create = format!("md --create /dev/md0 --run --assume-clean -e0.90 -n{count} {arguments}");
+    let last = count - 1;
+    let script = format!(
+        "cd {directory}\nattach $(seq -f m%g.img 0 {last})\n{create} \"${{LOOPS[@]}}\"\n\
+         idle md0\nmd --stop /dev/md0\ndetach\n"
+    );
+    guest::run(&format!("old-{name}"), &script).expect_success("md makes it");
+}
+
 /// What these tests need.
 pub(crate) fn available() -> Result<(), String> {
     guest::available()?;
@@ -171,21 +225,33 @@ fn live(name: &str, shape: &Shape, more: &[&str], number: usize) -> Left {
     let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
     let mut arguments = options(layout, chunk);
     arguments.extend(more);
-    let redundant = !["linear", "0"].contains(&level);
-    let bitmap = redundant && number % 2 == 1;
-    if redundant {
-        arguments.extend(["--bitmap", if bitmap { "internal" } else { "none" }]);
+    if is_redundant(shape) {
+        let kind = if has_bitmap(shape, number) { "internal" } else { "none" };
+        arguments.extend(["--bitmap", kind]);
     }
     create(name, level, &members, &arguments);
+    live_on(name, members, shape, number)
+}
 
+fn is_redundant(&(level, ..): &Shape) -> bool {
+    !["linear", "0"].contains(&level)
+}
+
+fn has_bitmap(shape: &Shape, number: usize) -> bool {
+    is_redundant(shape) && number % 2 == 1
+}
+
+/// The same, once it is made.
+fn live_on(name: &str, members: Vec<PathBuf>, shape: &Shape, number: usize) -> Left {
     let served = Served::start(name, &members, &[]);
     let mut content = Content::of(1000 + number as u64);
     let size_bytes = served.size_bytes();
     served.fill(&content);
     served.expect(&content, "after the fill");
-    if redundant {
+    if is_redundant(shape) {
         served.wait_until_whole();
-        content = hurt_and_heal(&served, content, &members[number % devices], bitmap);
+        let member = &members[number % members.len()];
+        content = hurt_and_heal(&served, content, member, has_bitmap(shape, number));
     }
     served.stop();
     let left = Left { name: name.into(), members, content, size_bytes };

@@ -2,7 +2,7 @@
 //! restores that from the file and moves the rest.
 
 use crate::backups;
-use crate::braid_to_md::{available, create, members};
+use crate::braid_to_md::{available, create, create_old_by_md, members};
 use crate::handoff::Left;
 use crate::served::Served;
 use crate::support::{self, Run, guest, skip, until};
@@ -13,14 +13,16 @@ use std::path::{Path, PathBuf};
 
 const MEMBER_BYTES: u64 = 24 << 20;
 
-/// name | level and members | options of grow | devices that are added. The name of one that is
-/// killed in its first window ends with a 0.
+/// name | metadata | level and members | options of grow | devices that are added. The name of one
+/// that is killed in its first window ends with a 0.
 const TABLE: &str = "\
-spill-chunk  | 5 3 | --chunk 128K             | 0
-spill-less   | 6 4 | --chunk 32K              | 0
-spill-layout | 5 4 | --layout right-symmetric | 0
-spill-chunk0 | 4 3 | --chunk 128K             | 0
-spill-more0  | 5 3 | --raid-devices 4         | 1";
+spill-chunk  | 1.0  | 5 3 | --chunk 128K             | 0
+spill-less   | 1.0  | 6 4 | --chunk 32K              | 0
+spill-layout | 1.0  | 5 4 | --layout right-symmetric | 0
+spill-chunk0 | 1.0  | 4 3 | --chunk 128K             | 0
+spill-more0  | 1.0  | 5 3 | --raid-devices 4         | 1
+spill-old    | 0.90 | 5 3 | --chunk 128K             | 0
+spill-old0   | 0.90 | 5 3 | --raid-devices 4         | 1";
 
 /// One that was killed.
 struct Killed {
@@ -61,12 +63,17 @@ fn killed((row, seed): (&str, u64)) -> Killed {
 /// Begins, and is killed in a window; `None` where that was just over, and none follows.
 fn killed_once(row: &str, seed: u64) -> Option<Killed> {
     let columns: Vec<&str> = row.split('|').map(str::trim).collect();
-    let [name, made, change, added] = columns[..] else { panic!("bad line: {row}") };
+    let [name, metadata, made, change, added] = columns[..] else { panic!("bad line: {row}") };
     let (level, count) = made.split_once(' ').expect("two words");
     let [count, added]: [usize; 2] = [count, added].map(|number| number.parse().expect("a number"));
     let all = members(name, count + added, MEMBER_BYTES);
-    let arguments = ["--chunk", "64K", "--metadata", "1.0", "--size", "22M", "--assume-clean"];
-    create(name, level, &all[..count], &arguments);
+    if metadata == "0.90" {
+        let words = format!("--level={level} --chunk=64 --size=22528 --bitmap=none");
+        create_old_by_md(name, &all[..count], &words);
+    } else {
+        let arguments = ["--chunk", "64K", "--metadata", metadata, "--size", "22M"];
+        create(name, level, &all[..count], &[&arguments[..], &["--assume-clean"]].concat());
+    }
     let mut served = Served::in_foreground(name, &all[..count], &[]);
     let content = Content::of(seed);
     let size_bytes = served.size_bytes();

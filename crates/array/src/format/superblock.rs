@@ -39,7 +39,7 @@ impl Version {
     #[must_use]
     pub const fn most_devices(self) -> u32 {
         match self {
-            Self::V0_90 => super::superblock_v0::MAX_DISKS,
+            Self::V0_90 => MAX_DEV_0_90,
             _ => MAX_DEV,
         }
     }
@@ -192,6 +192,9 @@ pub const MAX_DEV: u32 = 1920;
 
 /// Behind a superblock 0.90, up to the 64 KiB that are its own.
 const V0_90_BITMAP_SECTORS: u64 = 128 - 8;
+
+/// The number of devices that a superblock 0.90 has room for.
+pub(super) const MAX_DEV_0_90: u32 = 27;
 
 /// The logical block sizes that an export can have: those of disks, up to a page.
 const LOGICAL_BLOCKS: [u32; 4] = [512, 1024, 2048, 4096];

@@ -28,8 +28,8 @@
 use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
 use super::reshaped::all_roles;
 use super::superblock::{
-    DevRole, MAX_EVENTS, MAX_SECTOR, Reshape, Superblock, SuperblockError, Version, devflag,
-    feature, time_code, time_parts,
+    DevRole, MAX_DEV_0_90, MAX_EVENTS, MAX_SECTOR, Reshape, Superblock, SuperblockError, Version,
+    devflag, feature, time_code, time_parts,
 };
 use super::superblock_v1::MAGIC;
 use crate::{Role, SECTOR_BYTES};
@@ -41,8 +41,6 @@ const DISKS_AT: usize = 512;
 const DISK_BYTES: usize = 128;
 /// Bytes of a descriptor that have a meaning.
 const DISK_FIELDS: usize = 20;
-/// The number of devices that there is room for.
-pub(super) const MAX_DISKS: u32 = 27;
 const THIS_DISK_AT: usize = 3968;
 
 /// Numbers of 64 bits: `events`, `cp_events`, `reshape_position`.
@@ -118,12 +116,12 @@ fn in_this_order(bytes: &[u8]) -> Vec<u8> {
 fn check(sector: u64, bytes: &[u8]) -> Result<(), SuperblockError> {
     let malformed = |field, reason| Err(SuperblockError::Malformed { field, reason });
     let raid_disks = u32_at(bytes, 40);
-    if !(1..=MAX_DISKS).contains(&raid_disks) {
-        return malformed("raid_disks", format!("is {raid_disks}, not within 1 to {MAX_DISKS}"));
+    if !(1..=MAX_DEV_0_90).contains(&raid_disks) {
+        return malformed("raid_disks", format!("is {raid_disks}, not within 1 to {MAX_DEV_0_90}"));
     }
     let number = u32_at(bytes, THIS_DISK_AT);
-    if number >= MAX_DISKS {
-        return malformed("this_disk.number", format!("is {number}, not below {MAX_DISKS}"));
+    if number >= MAX_DEV_0_90 {
+        return malformed("this_disk.number", format!("is {number}, not below {MAX_DEV_0_90}"));
     }
     for (field, at) in [("chunk_size", 260), ("new_chunk", 196)] {
         if !u32_at(bytes, at).is_multiple_of(512) {
@@ -300,12 +298,14 @@ fn put_state(superblock: &Superblock, bytes: &mut [u8]) {
 /// The descriptors of all devices, and how many there are of each kind.
 fn put_disks(superblock: &Superblock, bytes: &mut [u8]) {
     let roles = all_roles(superblock);
-    let devices = u32::try_from(superblock.roles.len()).unwrap_or(u32::MAX).max(roles);
+    let told = u32::try_from(superblock.roles.len()).unwrap_or(u32::MAX);
+    // A spare that was away is not told of by the others.
+    let devices = told.max(roles).max(superblock.dev_number.saturating_add(1));
     let mut active = 0;
     let mut failed = 0;
     let mut spare = 0;
     let mut removed = 0;
-    for number in 0..devices.min(MAX_DISKS) {
+    for number in 0..devices.min(MAX_DEV_0_90) {
         let is_own = number == superblock.dev_number;
         let mut state = if is_own { disk_flags(superblock.devflags) } else { 0 };
         let mut raid_disk = number;
@@ -334,7 +334,7 @@ fn put_disks(superblock: &Superblock, bytes: &mut [u8]) {
         put(bytes, at + 12, raid_disk.to_le_bytes());
         put(bytes, at + 16, state.to_le_bytes());
     }
-    let own = DISKS_AT + DISK_BYTES * superblock.dev_number.min(MAX_DISKS - 1) as usize;
+    let own = DISKS_AT + DISK_BYTES * superblock.dev_number.min(MAX_DEV_0_90 - 1) as usize;
     put(bytes, THIS_DISK_AT, array_at::<DISK_BYTES>(bytes, own));
     let counts = [
         (36, active + failed + spare),

@@ -107,6 +107,14 @@ fn superblocks_0_90_are_written_as_md_writes_them() {
     }
 }
 
+#[test]
+fn a_superblock_0_90_tells_of_its_own_device_whoever_else_does() {
+    let mut sb = decode(Version::V0_90, V090);
+    sb.dev_number = 5;
+    let found = decode(Version::V0_90, &sb.encode());
+    assert_eq!((found.dev_number, found.role()), (5, DevRole::Spare));
+}
+
 /// Whichever sectors are new.
 #[test]
 fn a_superblock_0_90_that_was_written_in_part_can_be_read() {
