@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use crate::Role;
 use crate::events::SyncAction;
 use crate::format::Superblock;
-use crate::format::reshaped::{Side, all_roles, shape_of_side};
+use crate::format::reshaped::{Side, all_roles, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
@@ -72,6 +72,8 @@ pub struct NewShape {
     /// Data move in place: so many sectors of the array are saved at a time before they are
     /// overwritten. 0: nothing is.
     pub saved_sectors: u64,
+    /// Data move in place from the end of the array on.
+    pub in_place_backwards: bool,
 }
 
 impl NewShape {
@@ -87,6 +89,7 @@ impl NewShape {
             own_sectors: Vec::new(),
             offset_sectors: 0,
             saved_sectors: 0,
+            in_place_backwards: false,
         }
     }
 
@@ -129,6 +132,12 @@ impl NewShape {
     #[must_use]
     pub const fn moves(&self) -> bool {
         self.offset_sectors != 0 || self.saved_sectors != 0
+    }
+
+    /// Returns whether data move from the end of the array on.
+    #[must_use]
+    pub const fn moves_backwards(&self) -> bool {
+        self.offset_sectors > 0 || self.in_place_backwards
     }
 
     /// Returns how many roles nobody has at first.
@@ -263,15 +272,19 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
     }
-    if superblock.reshape.new_offset == 0 {
-        let next = Next::by("wait for it", Invocation::Watch { array: None });
-        return refuse("its data move in place, where there is no way back", next);
-    }
-    let old = shape_of_side(superblock, Side::Old);
-    let shape = old.as_ref().and_then(NewShape::of_superblock);
-    let shape = shape.ok_or_else(|| Refusal::plain("the shape of before is none"))?;
+    let shape =
+        |side| shape_of_side(superblock, side).and_then(|one| NewShape::of_superblock(&one));
+    let none = || Refusal::plain("the shape of before is none");
+    let old = shape(Side::Old).ok_or_else(none)?;
     let roles = Role::all(all_roles(superblock) as u16).map(Some).collect();
-    Ok(NewShape { roles, offset_sectors: -i64::from(superblock.reshape.new_offset), ..shape })
+    let back = NewShape { roles, ..old };
+    let by = i64::from(superblock.reshape.new_offset);
+    if by != 0 {
+        return Ok(NewShape { offset_sectors: -by, ..back });
+    }
+    let new = shape(Side::New).ok_or_else(none)?;
+    let back = NewShape { in_place_backwards: !is_backwards(superblock), ..back };
+    reshape::back_in_place(status, &new, back)
 }
 
 /// Checks that each role has a member that holds all of it.

@@ -41,6 +41,8 @@ struct OldMap {
     front_row: u64,
     /// Data between the front and this array sector are being moved.
     window_end: u64,
+    /// The first array sector that is being moved.
+    window_start: u64,
     /// They are saved to this device, and moved from there: neither map holds.
     saved_to: Option<MemberId>,
 }
@@ -68,6 +70,7 @@ impl ArrayMap {
             front: 0,
             front_row: 0,
             window_end: 0,
+            window_start: 0,
             saved_to: None,
         };
         map.old = Some(Box::new(old));
@@ -102,9 +105,9 @@ impl ArrayMap {
         self.old.as_ref().and_then(|old| old.saved_to)
     }
 
-    /// The array sector from which on data have not moved; the end where all have.
-    pub(super) fn front(&self) -> u64 {
-        self.old.as_ref().map_or_else(|| self.geometry.array_sectors(), |old| old.front)
+    /// Returns the first array sector that is saved, while that is.
+    pub(super) fn saved_from(&self) -> u64 {
+        self.old.as_ref().map_or(0, |old| old.window_start)
     }
 
     fn set_window_of_rows(&mut self, front_row: u64, end_row: u64) {
@@ -112,6 +115,7 @@ impl ArrayMap {
         if let Some(old) = &mut self.old {
             old.front = front_row * data_disks;
             old.front_row = front_row;
+            old.window_start = front_row.min(end_row) * data_disks;
             // A strip that is lost is computed from its whole stripe, which must not change.
             let stripe = u64::from(old.geometry.data_disks() * old.geometry.chunk_sectors());
             let end = end_row * data_disks;

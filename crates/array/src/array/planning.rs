@@ -99,7 +99,7 @@ impl Planner<'_> {
 
     /// The sector at which a strip of a unit is saved.
     fn saved_at(&self, unit: Unit, index: u32) -> u64 {
-        HEADER_SECTORS + data_sector(&self.map.geometry, unit.start, index) - self.map.front()
+        HEADER_SECTORS + data_sector(&self.map.geometry, unit.start, index) - self.map.saved_from()
     }
 
     /// Reads the data of a unit where they were saved.

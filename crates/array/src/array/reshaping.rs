@@ -64,7 +64,7 @@ impl Reshaping {
         let (space, strips) = if shape.moves() {
             let old = old_geometry(lane, &shape)?;
             let strips = move_strips(&old, &geometry);
-            let backwards = shape.offset_sectors > 0;
+            let backwards = shape.moves_backwards();
             (Space::between(old, geometry, backwards), strips)
         } else {
             (Space::new(geometry), shape.raid_disks as usize + 1)
@@ -86,7 +86,7 @@ impl Reshaping {
         jobs.forget_answers();
         let Ok(geometry) = shape.geometry() else { return };
         lane.map = match old_geometry(lane, shape) {
-            Ok(old) if shape.moves() => ArrayMap::between(old, geometry, shape.offset_sectors > 0),
+            Ok(old) if shape.moves() => ArrayMap::between(old, geometry, shape.moves_backwards()),
             _ => ArrayMap::new(geometry),
         };
     }

@@ -62,8 +62,10 @@ pub(super) fn stripes(status: &Status, now: NewShape, count: u32) -> Result<NewS
 /// Fewer members: those that leave become spares. Where nothing is free behind the data, as many
 /// chunks of each member as it takes get free.
 fn fewer(status: &Status, now: NewShape, count: u32) -> Result<NewShape, Refusal> {
-    check_offsets(status)?;
     let new = NewShape { raid_disks: count, ..now.clone() };
+    if let Err(why) = check_offsets(status) {
+        return in_place(status, &now, NewShape { in_place_backwards: true, ..new }, why);
+    }
     let unit = least_shift(&now, &new)?;
     let now = match tail_room(status, &now) {
         (room, ..) if room < unit => NewShape {
@@ -173,19 +175,55 @@ fn in_place(
     if now.level.parity_disks() == 0 || stripes {
         return Err(why);
     }
-    let old = now.geometry()?;
-    let to = new.geometry()?;
-    let chunk = u64::from(old.chunk_sectors().max(to.chunk_sectors()));
-    let unit = chunk * u64::from(to.data_disks());
-    let array = old.array_sectors().min(to.array_sectors()) / unit * unit;
-    // From there on stripes lie upon what has moved.
-    let more = to.data_disks().saturating_sub(old.data_disks());
-    let critical =
-        old.data_disks().checked_div(more).map_or(0, |units| u64::from(units + 1) * unit);
+    let Saved { unit, array } = Saved::of(now, &new)?;
+    let old = now.geometry()?.data_disks();
+    let to = new.geometry()?.data_disks();
+    // From there on stripes lie upon what has moved; with fewer members up to there.
+    let units = old.min(to).checked_div(old.abs_diff(to));
+    let critical = units.map_or(0, |units| u64::from(units + 1) * unit);
     if array < critical.max(unit) {
         return Err(why);
     }
-    let saved_sectors = (MOST_SAVED / unit * unit).clamp(unit, array);
+    saving(status, Saved { unit, array }, new, why)
+}
+
+/// The way back of a move in place.
+pub(super) fn back_in_place(
+    status: &Status,
+    now: &NewShape,
+    back: NewShape,
+) -> Result<NewShape, Refusal> {
+    let reason = "nothing takes what is overwritten on the way back";
+    saving(status, Saved::of(now, &back)?, back, Refusal::plain(reason))
+}
+
+/// Sectors of the array that move in place.
+struct Saved {
+    /// The least that is saved at a time.
+    unit: u64,
+    /// All of them.
+    array: u64,
+}
+
+impl Saved {
+    fn of(now: &NewShape, new: &NewShape) -> Result<Self, Refusal> {
+        let old = now.geometry()?;
+        let to = new.geometry()?;
+        let chunk = u64::from(old.chunk_sectors().max(to.chunk_sectors()));
+        let unit = chunk * u64::from(to.data_disks());
+        let array = old.array_sectors().min(to.array_sectors()) / unit * unit;
+        Ok(Self { unit, array })
+    }
+}
+
+/// Returns the new shape where there is a device that takes what is about to be overwritten.
+fn saving(
+    status: &Status,
+    Saved { unit, array }: Saved,
+    new: NewShape,
+    why: Refusal,
+) -> Result<NewShape, Refusal> {
+    let saved_sectors = (MOST_SAVED / unit * unit).clamp(unit, array.max(unit));
     let Some(spill) = spill(status) else {
         let mib = (HEADER_SECTORS + saved_sectors).div_ceil(SECTORS_PER_MIB);
         let next = format!("add --spill PATH: a file of {mib} MiB on another disk");

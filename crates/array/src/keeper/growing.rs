@@ -341,7 +341,7 @@ fn take_shape(core: &mut Core, shape: &NewShape) {
         superblock.layout = shape.layout.encode();
         superblock.feature_map &= !feature::RAID0_LAYOUT;
     }
-    let backwards = shape.offset_sectors > 0;
+    let backwards = shape.moves_backwards();
     let position = if backwards { core.space.array_sectors() } else { 0 };
     superblock.feature_map |= feature::RESHAPE_ACTIVE;
     if shape.offset_sectors != 0 {

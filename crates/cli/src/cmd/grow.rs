@@ -165,12 +165,14 @@ fn planned(
     }
     let leaving: Vec<MemberId> = grow::leaving(status, change).iter().map(|it| it.member).collect();
     let mut with_spares = status.clone();
-    with_spares.spill = spill.map(|path| SpillStatus {
-        member: MemberId(u16::MAX),
-        device: path.to_owned(),
-        sectors: u64::MAX,
-        is_over: false,
-    });
+    if let Some(path) = spill {
+        with_spares.spill = Some(SpillStatus {
+            member: MemberId(u16::MAX),
+            device: path.to_owned(),
+            sectors: u64::MAX,
+            is_over: false,
+        });
+    }
     with_spares.members.retain(|member| !leaving.contains(&member.member));
     if takes_spares(status, change) {
         let first = u16::MAX - u16::try_from(devices.len()).unwrap_or(u16::MAX);

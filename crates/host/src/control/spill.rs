@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use braid_array::action::{Command, NewMember};
 use braid_array::format::backup::BackupHeader;
+use braid_array::format::superblock::feature;
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 use rustix::fs::{FallocateFlags, fallocate, major, minor};
 
@@ -20,6 +21,12 @@ impl Served {
     /// the array, and of nothing that is saved.
     pub(super) fn spill(&self, path: &Path, sectors: u64) -> Result<(), Refusal> {
         let status = self.status()?;
+        if let Some(spill) = status.spill.as_ref().filter(|spill| !spill.is_over)
+            && status.superblock.has(feature::RESHAPE_ACTIVE)
+        {
+            let reason = format!("what is overwritten is saved to {} already", spill.device);
+            return Err(Refusal::new(reason, "leave --spill out"));
+        }
         if find_member(&status, path).is_some() {
             let reason = format!("{} is a member", path.display());
             return Err(Refusal::new(reason, "name a file on another disk"));

@@ -8,10 +8,10 @@ use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
 use crate::assemble::{Assembly, Candidate, Config, Options, Start};
+use crate::format::Superblock;
 use crate::format::reshaped::Side;
 use crate::format::striped::moves;
 use crate::format::superblock::{feature, time_parts};
-use crate::format::Superblock;
 use crate::geometry::{Geometry, RowOrder};
 use crate::level::Layout;
 use crate::units::UNIT_SECTORS;
@@ -34,7 +34,6 @@ pub(super) fn is_possible(
         && !newest.version.is_behind_data();
     let in_place = by == 0
         && numbers.is_by_stripe()
-        && !numbers.backwards
         && (numbers.reads_ahead() || saves || is_not_begun(numbers, candidates, newest));
     let can_move = (has_room || in_place)
         && (reshape.delta_disks == 0 || newest.chunk_sectors == reshape.new_chunk_sectors);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::front::{Maps, ReadMember, UnitComparison};
 use super::goes_on::{is_current, is_possible};
-use super::{Candidate, Halfway, is_halfway};
+use super::{Candidate, Halfway, all_turned, is_halfway};
 use crate::assemble::Standing;
 use crate::format::reshaped::Side;
 use crate::format::striped::to_level_4;
@@ -64,10 +64,13 @@ impl Halfway {
         }
         let front = if self.is_sure { maps.firm_front(self.front) } else { self.front };
         let position = self.end_of_backups(front);
-        // Only the data tell how far it has come, or that a backup is what was before.
-        if !self.is_sure && position == front {
+        // Only the data tell how far it has come, or that a backup is what was before. One that
+        // holds more than the array does is not believed.
+        if !self.is_sure && position == front || position > self.numbers.size_sectors() {
             return None;
         }
+        // One may have missed that the reshape was turned round.
+        let candidates = &all_turned(&self.numbers, candidates, &self.superblock);
         let newest = self.newest(candidates, now, position);
         let candidates: Vec<Candidate> =
             candidates.iter().map(|one| self.settle(one, &newest)).collect();
@@ -77,20 +80,23 @@ impl Halfway {
         if !is_possible(&numbers, &candidates, &newest, saves) {
             return None;
         }
-        let data = self.restored(front..position, read)?;
+        let data = self.restored(front.min(position)..front.max(position), read)?;
         let metadata = candidates.iter().filter(|one| self.is_told(one)).flat_map(written);
         let metadata = metadata.collect();
         Some(Settlement { data, metadata, candidates, position, saves })
     }
 
-    /// Returns where the backups end that begin here.
+    /// Returns where the backups end that begin here, the way that data move.
     fn end_of_backups(&self, front: u64) -> u64 {
         let mut at = front;
+        let backwards = self.numbers.backwards;
+        let next = |at: u64| if backwards { at.checked_sub(1) } else { Some(at) };
         let holds = |at: u64| {
             let mut arrays = self.backups.iter().map(|backup| &backup.array);
-            arrays.find(|array| array.contains(&at)).map(|array| array.end)
+            let array = arrays.find(|array| array.contains(&at))?;
+            Some(if backwards { array.start } else { array.end })
         };
-        while let Some(end) = holds(at) {
+        while let Some(end) = next(at).and_then(holds) {
             at = end;
         }
         at
@@ -105,7 +111,7 @@ impl Halfway {
         let chunk = u64::from(map.chunk_sectors());
         let stripe_sectors = chunk * u64::from(map.data_disks());
         let ends = [range.start, range.end];
-        if self.numbers.backwards || !ends.iter().all(|end| end.is_multiple_of(stripe_sectors)) {
+        if !ends.iter().all(|end| end.is_multiple_of(stripe_sectors)) {
             return if range.is_empty() { Some(Vec::new()) } else { None };
         }
         let mut writes = Vec::new();

@@ -71,6 +71,8 @@ pub(in crate::keeper) struct Moving {
     /// Rows of the new shape lie so many sectors behind those of the old one. Where that is less
     /// than none, data move from the first place on.
     by: i64,
+    /// From the end of the array on.
+    backwards: bool,
     /// Size of the array in the smaller shape.
     size: u64,
     /// The first place behind all.
@@ -114,7 +116,8 @@ impl Moving {
         let turn_align = if copies && !stripes { 1 } else { turns };
         let front = (superblock.reshape.position / per_place).min(end);
         let by = i64::from(superblock.reshape.new_offset);
-        debug_assert_eq!(by > 0, is_backwards(superblock), "no room where it is needed");
+        let backwards = is_backwards(superblock);
+        debug_assert!(by == 0 || (by > 0) == backwards, "no room where it is needed");
         let (old, new) = RowOrder::of_both(&old, &new);
         Some(Self {
             old,
@@ -125,6 +128,7 @@ impl Moving {
             stripes,
             copies,
             by,
+            backwards,
             size,
             end,
             front,
@@ -137,7 +141,7 @@ impl Moving {
     }
 
     pub(super) const fn is_backwards(&self) -> bool {
-        self.by > 0
+        self.backwards
     }
 
     /// The rows that have moved.
@@ -204,12 +208,22 @@ impl Moving {
     }
 
     /// Returns where the next window is to end that is saved first, of so many rows at most, where
-    /// there is room for so many sectors of the array. In place all that moves moves forwards.
+    /// there is room for so many sectors of the array.
     pub(super) fn next_saved_end(&self, most: u64, room: u64) -> u64 {
         let Self { align, front, .. } = *self;
         let whole = |places: u64| places / align * align;
         let rows = whole(most).max(align).min(whole(room / self.per_place));
-        (front + rows).min(whole(self.size / self.per_place)).max(front)
+        let turn = if self.turns { self.next_turn() } else { None };
+        if self.is_backwards() {
+            return front.saturating_sub(rows).max(turn.unwrap_or(0));
+        }
+        let end = whole(self.size / self.per_place).min(turn.unwrap_or(u64::MAX));
+        (front + rows).min(end).max(front)
+    }
+
+    /// Returns whether a window that ends there has nothing that could be moved as it is.
+    pub(super) const fn is_empty(&self, end: u64) -> bool {
+        if self.is_backwards() { end >= self.front } else { end <= self.front }
     }
 
     /// Returns whether what is moved lies upon what is yet to be moved, and nothing is in between.

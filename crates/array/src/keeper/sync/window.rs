@@ -117,7 +117,7 @@ fn open(sync: &mut Sync, core: &mut Core) {
     let Some(moving) = &mut sync.moving else { return };
     let most = allowed.min(MOST_ROWS);
     moving.window = moving.next_end(most);
-    moving.is_saved = moving.is_in_place() && moving.window <= moving.front;
+    moving.is_saved = moving.is_in_place() && moving.is_empty(moving.window);
     if moving.is_saved {
         let room = core.spill.as_ref().filter(|spill| !spill.is_over).map_or(0, Spill::room);
         moving.window = moving.next_saved_end(most, room);

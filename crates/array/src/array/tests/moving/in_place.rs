@@ -60,5 +60,5 @@ fn what_md_began_in_place_goes_on() {
     let (mut world, _) = in_place(CHANGES[0]);
     world.cut_power_and_restart_holding(|_, op| matches!(op, IoOp::Write { .. }));
     let line = world.refused(Command::Grow(Grow::Undo));
-    assert!(line.contains("in place, where there is no way back"), "{line}");
+    assert!(line.contains("nothing takes what is overwritten on the way back"), "{line}");
 }

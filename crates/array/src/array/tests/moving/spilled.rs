@@ -338,16 +338,105 @@ fn a_move_in_place_asks_for_a_device() {
     assert!(line.contains("before its data"), "{line}: the device is none any more");
 }
 
+/// From anywhere, and the power goes at some of the writes.
 #[test]
-fn what_moves_in_place_does_not_turn_round() {
-    let change = IN_PLACE[0];
-    let (mut world, spill) = with_spill(change, false);
-    fill(&mut world);
-    attach(&mut world, spill);
-    world.hold(|_, op| matches!(op, IoOp::Write { sector: DATA_OFFSET.., .. }));
-    world.begin_command(Command::Grow(change.4));
-    let line = world.refused(Command::Grow(Grow::Undo));
-    assert!(line.contains("in place, where there is no way back"), "{line}");
+fn what_has_moved_in_place_moves_back() {
+    let mut went_back = 0;
+    for (number, (change, version)) in both_versions().enumerate() {
+        for turn in [1, 3, 4, 7, 11] {
+            let what = format!("{change:?} {version:?}: turned at {turn}");
+            let (mut world, spill) = with_spill_of(change, turn % 2 == 0, version);
+            let content = fill_kept(&mut world, change);
+            let before = world.array.status();
+            attach(&mut world, spill);
+            hold_after(&mut world, turn * turn * 9 + number);
+            world.begin_command(Command::Grow(change.4));
+            let moves = world.array.status().sync.action == SyncAction::Reshape;
+            world.tell(Command::Grow(Grow::Undo));
+            world.hold_nothing();
+            if turn % 3 != 0 {
+                lose_after(&mut world, turn * 40 + number * 7);
+                world.run_until_idle();
+                restart(&mut world, spill);
+                world.rule(|_, _| Fate::Serve);
+            }
+            world.run();
+            holds(&mut world, &content, &what);
+            assert_eq!(world.check(), 0, "{what}");
+            let after = world.array.status();
+            assert_eq!(after.sync.action, SyncAction::Idle, "{what}");
+            let too_late = |line: &String| line.contains("nothing to undo any more");
+            if turn == 3 && moves && !world.refusals.iter().any(too_late) {
+                assert_eq!(after.superblock.raid_disks, change.2, "{what}");
+                assert_eq!(after.superblock.layout, before.superblock.layout, "{what}");
+                assert_eq!(after.array_sectors, before.array_sectors, "{what}");
+                went_back += 1;
+            }
+        }
+    }
+    assert!(went_back > 8, "{went_back} went back");
+}
+
+/// The power goes at each write of the way back.
+#[test]
+fn the_power_goes_on_the_way_back() {
+    for change in [IN_PLACE[1], IN_PLACE[2]] {
+        let mut most = 0;
+        loop {
+            let (mut world, spill) = with_spill(change, most % 2 == 0);
+            let content = fill_kept(&mut world, change);
+            attach(&mut world, spill);
+            hold_after(&mut world, 60);
+            world.begin_command(Command::Grow(change.4));
+            assert_eq!(world.array.status().sync.action, SyncAction::Reshape);
+            world.tell(Command::Grow(Grow::Undo));
+            let seen = lose_after(&mut world, most);
+            world.release();
+            let all = seen.get();
+            let what = format!("{change:?}: {most} of {all} writes");
+            restart(&mut world, spill);
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            holds(&mut world, &content, &what);
+            assert_eq!(world.check(), 0, "{what}");
+            if most > all {
+                break;
+            }
+            most += 3;
+        }
+    }
+}
+
+/// Superblocks behind the data leave no other way.
+#[test]
+fn fewer_members_in_place() {
+    let old = Version::V0_90;
+    for change in [(5, 2, 4, 64, Grow::RaidDisks(3)), (6, 2, 6, 16, Grow::RaidDisks(4))] {
+        let mut most = 0;
+        loop {
+            let (mut world, spill) = with_spill_of(change, most % 2 == 0, old);
+            let mut content = fill(&mut world);
+            let (before, after) = data_disks(change);
+            content.truncate(content.len() / before as usize * after as usize);
+            let line = world.refused(Command::Grow(change.4));
+            assert!(line.contains("cannot tell that data begin elsewhere"), "{line}");
+            attach(&mut world, spill);
+            let seen = lose_after(&mut world, most);
+            world.begin_command(Command::Grow(change.4));
+            let all = seen.get();
+            let what = format!("{change:?}: {most} of {all} writes");
+            restart(&mut world, spill);
+            world.rule(|_, _| Fate::Serve);
+            world.run();
+            holds(&mut world, &content, &what);
+            assert_eq!(world.check(), 0, "{what}");
+            if most > all {
+                assert_eq!(world.array.status().superblock.raid_disks, roles_after(change));
+                break;
+            }
+            most += if most > 40 && most + 60 < all { 29 } else { 1 };
+        }
+    }
 }
 
 /// Nothing goes on there when too many members are gone, or the array is being stopped.
