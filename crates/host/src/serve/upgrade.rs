@@ -3,6 +3,8 @@
 //! with the clients, mounts, sockets and members that this one had open.
 
 use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ type Words = Box<dyn Fn(&[String], &[String]) -> Vec<String> + Send>;
 pub struct Successor(Words);
 
 impl Successor {
-    /// Members and exports come as a user types them.
+    /// Members, which options may follow, and exports come as a user types them.
     pub fn new(words: impl Fn(&[String], &[String]) -> Vec<String> + Send + 'static) -> Self {
         Self(Box::new(words))
     }
@@ -167,7 +169,9 @@ impl Upgrade<'_> {
         if let Err(refusal) = stopped {
             tracing::error!(array = running.name, "handed over without a clean stop: {refusal}");
         }
-        let error = handover.exec(&program, words(&members, &exports));
+        let spill = spill(&status).map(|file| ["--backup-file".to_owned(), file.to_owned()]);
+        let words = words(&[members, spill.into_iter().flatten().collect()].concat(), &exports);
+        let error = handover.exec(&program, words);
         let reason = format!("{} cannot be started: {}", program.display(), describe(&error));
         Ok(NotReplaced::Stopped(Refusal::new(reason, "assemble the array again")))
     }
@@ -255,10 +259,7 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
         let reason = "it has failed, and no program starts it as it is";
         return Err(Refusal::new(reason, "save what can still be read, then stop it"));
     }
-    if let Some(spill) = status.spill.as_ref().filter(|spill| !spill.is_over) {
-        let reason = format!("data move in place, and are saved to {} first", spill.device);
-        return Err(Refusal::new(reason, Next::by("wait", Invocation::Watch { array: None })));
-    }
+    check_spill(status)?;
     let is_live = |id| {
         let member = status.members.iter().find(|member| member.member == id);
         member.is_some_and(|member| member.state != MemberState::Faulty)
@@ -269,6 +270,33 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
         return Err(Refusal::new(reason, "give it another one with add --journal"));
     }
     Ok(())
+}
+
+/// Returns the file that a move in place saves to.
+fn spill(status: &Status) -> Option<&str> {
+    let spill = status.spill.as_ref().filter(|spill| !spill.is_over)?;
+    status.superblock.has(feature::RESHAPE_ACTIVE).then_some(spill.device.as_str())
+}
+
+/// Checks that the file that a move in place saves to is where the other program will look for it,
+/// and that the move gets to where nothing is there alone.
+fn check_spill(status: &Status) -> Result<(), Refusal> {
+    let Some(spill) = spill(status) else { return Ok(()) };
+    if let Some(why) = &status.held_up {
+        let reason = format!("{why}, and what is saved to {spill} may be there alone");
+        let next = Next::by("see what it waits for", Invocation::Status { array: None });
+        return Err(Refusal::new(reason, next));
+    }
+    let header = File::open(spill).and_then(|file| {
+        let mut header = [0; 32];
+        file.read_exact_at(&mut header, 0).map(|()| header)
+    });
+    let reason = match header {
+        Ok(header) if header[16..] == status.superblock.set_uuid => return Ok(()),
+        Ok(_) => format!("{spill} is not the file any more that data are saved to"),
+        Err(error) => format!("{spill}, which data are saved to: {}", describe(&error)),
+    };
+    Err(Refusal::new(reason, Next::by("wait for the move", Invocation::Watch { array: None })))
 }
 
 impl Running {

@@ -84,8 +84,15 @@ fn a_move_in_place_goes_on_by_its_file() {
         x.lab.ok("limit x --max 2M", &[]);
         x.lab.ok(&format!("grow x {change} --spill {name}"), &[]);
         if is_stopped {
+            let away = x.lab.path("away");
+            std::fs::rename(&spill, &away).expect("a file");
             let line = x.lab.refused(1, "upgrade x", &[], &[]);
-            assert!(line.contains("data move in place, and are saved to"), "{line}");
+            assert!(line.contains("which data are saved to: no such file"), "{line}");
+            std::fs::rename(&away, &spill).expect("a file");
+            x.lab.ok("upgrade x", &[]);
+            x.compare("upgraded");
+            let from = &x.status()["sync"]["from"];
+            assert!(!from.is_null(), "it goes on: {}", x.status());
             x.lab.ok("stop x", &[]);
             assert_eq!(holds(&spill), 0, "it was stopped cleanly");
         } else {
