@@ -2,6 +2,7 @@
 //! driver in `main`.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod foretell;
 mod fuse;
 mod guest;

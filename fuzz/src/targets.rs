@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
 use crate::{
-    foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue, start, ublk,
+    backup, foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue, start,
+    ublk,
 };
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "superblock-0", make: make_superblock_0, run: run_superblock_0 },
     Target { name: "bitmap", make: make_bitmap, run: run_bitmap },
     Target { name: "bad-blocks", make: make_bad_blocks, run: run_bad_blocks },
+    Target { name: "backup", make: backup::make, run: backup::run },
     Target { name: "assembly", make: make_members, run: run_assembly },
     Target { name: "start", make: start::make, run: start::run },
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
@@ -44,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pair", make: pair::make, run: pair::run },
     Target { name: "journal", make: make_journal, run: run_journal },
     Target { name: "ppl", make: logs::make_ppl, run: logs::run_ppl },
+    Target { name: "suspended-logs", make: logs::make_suspended, run: logs::run_suspended },
     Target { name: "md-journal", make: logs::make_block, run: logs::run_block },
     Target { name: "ppl-replay", make: replay::make_ppl, run: replay::run_ppl },
     Target { name: "md-journal-replay", make: replay::make_journal, run: replay::run_journal },
@@ -132,9 +135,12 @@ fn make_superblock_0(random: &mut Random) -> Vec<u8> {
 }
 
 fn run_superblock_0(bytes: &[u8]) {
-    if let Ok(superblock) = Superblock::decode(Version::V0_90, 16256, bytes) {
-        use_superblock(&superblock);
-    }
+    let Ok(superblock) = Superblock::decode(Version::V0_90, 16256, bytes) else { return };
+    use_superblock(&superblock);
+    let again = Superblock::decode(Version::V0_90, 16256, &superblock.encode());
+    let again = again.expect("what is written can be read");
+    assert_eq!((again.events, again.level), (superblock.events, superblock.level));
+    assert_eq!(again.encode(), superblock.encode(), "encoding changed it");
 }
 
 fn make_bitmap(random: &mut Random) -> Vec<u8> {

@@ -254,7 +254,7 @@ impl PplArea {
     ///
     /// # Errors
     /// As [`of`](Self::of).
-    pub(crate) fn kept(superblock: &Superblock) -> Result<Option<Self>, &'static str> {
+    pub fn kept(superblock: &Superblock) -> Result<Option<Self>, &'static str> {
         let mut on = superblock.clone();
         resume(&mut on);
         Self::of(&on)

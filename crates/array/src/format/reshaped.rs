@@ -63,6 +63,13 @@ pub(crate) fn all_roles(superblock: &Superblock) -> u32 {
     superblock.raid_disks.saturating_add(leave)
 }
 
+/// Returns the superblock of a reshape that was turned round.
+#[must_use]
+pub fn turned(mut superblock: Superblock) -> Superblock {
+    turn(&mut superblock);
+    superblock
+}
+
 /// Turns a reshape round: what has moved is to move back (`update=revert-reshape` in mdadm's
 /// `super1.c`).
 pub(crate) fn turn(superblock: &mut Superblock) {
