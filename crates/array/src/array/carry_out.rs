@@ -43,7 +43,7 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
-                LaneCommand::PartialParityLogs(on) => self.logging.switch(&mut self.lane, on),
+                LaneCommand::Record(on) => self.logging.switch(&mut self.lane, on),
                 LaneCommand::Grown(shape) => {
                     Reshaping::take_shape(&mut self.lane, &mut self.jobs, &shape);
                 }
@@ -102,7 +102,8 @@ impl Array {
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
         let quiet = quiet && (!lane.destages() || lane.dirty.is_stuck());
         let quiet = quiet && !(lane.keeper().holds_requests() && logging.log.is_flushing());
-        let quiet = quiet && (!lane.keeper().is_stopping() || logging.log.close(lane));
+        let closes = lane.keeper().is_stopping() || lane.keeper().holds_requests();
+        let quiet = quiet && (!closes || logging.log.close(lane));
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }

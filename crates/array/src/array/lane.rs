@@ -71,11 +71,11 @@ impl Lane {
         !self.keeper().has_failed() && !self.keeper().is_read_only()
     }
 
-    /// Returns whether all members are there and the array is to go on being written to.
+    /// Returns whether all members are there and the array is to go on being written to as it is.
     pub(super) fn is_healthy(&self) -> bool {
         let keeper = self.keeper();
         let over = keeper.has_failed() || keeper.writes_over() || keeper.is_stopping();
-        !over && keeper.members().degraded() == 0
+        !over && !keeper.holds_requests() && keeper.members().degraded() == 0
     }
 
     /// The keeper, for the array, which drives it.

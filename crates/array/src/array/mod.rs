@@ -263,19 +263,30 @@ const fn takes_requests(array: &Array) -> bool {
 /// Strips that the largest job takes.
 fn least_strips(config: &Config) -> usize {
     let roles = all_roles(&config.superblock) as usize;
-    match config.log {
-        // As many are kept to destage, so that what waits for that does not hold it up.
-        StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
-        _ if config.superblock.has(feature::RESHAPE_ACTIVE) => {
+    let recorded = match config.log {
+        StartLog::Journal { .. } | StartLog::JournalOff { .. } if !config.read_only => {
+            journal_strips(roles)
+        }
+        _ => 0,
+    };
+    let moved = match &config.superblock {
+        superblock if superblock.has(feature::RESHAPE_ACTIVE) => {
             let geometry = |side| {
-                let shape = shape_of_side(&config.superblock, side)?;
+                let shape = shape_of_side(superblock, side)?;
                 NewShape::of_superblock(&shape)?.geometry().ok()
             };
             let both = geometry(Side::Old).zip(geometry(Side::New));
             both.map_or(roles + 1, |(old, new)| move_strips(&old, &new))
         }
         _ => roles + 1,
-    }
+    };
+    recorded.max(moved)
+}
+
+/// Strips that an array with a journal and so many roles has at least: as many are kept to destage
+/// as a write takes, so that what waits for that does not hold it up.
+const fn journal_strips(roles: usize) -> usize {
+    2 * recorded_strips(roles)
 }
 
 /// Where a sector of an array lies: the device and the sector there, of the first of its copies;

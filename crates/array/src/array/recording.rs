@@ -22,7 +22,7 @@ impl LogKind {
     /// Names the kind of a log that was found.
     pub(super) const fn of(log: &StartLog) -> Self {
         match log {
-            StartLog::None => Self::None,
+            StartLog::None | StartLog::JournalOff { .. } => Self::None,
             StartLog::PartialParity { .. } => Self::PartialParity,
             StartLog::Journal { .. } => Self::Journal,
         }

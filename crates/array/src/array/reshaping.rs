@@ -4,6 +4,7 @@
 use super::io::Owner;
 use super::job::move_strips;
 use super::jobs::Jobs;
+use super::journal_strips;
 use super::lane::Lane;
 use super::map::ArrayMap;
 use super::requests::Requests;
@@ -12,6 +13,7 @@ use super::space::Space;
 use super::starting::Logging;
 use crate::action::{Action, CommandId, IoOp};
 use crate::format::ppl::is_suspended;
+use crate::format::suspended::journal_number;
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
 use crate::keeper::LaneReport;
@@ -30,7 +32,7 @@ pub(super) struct Reshaping {
 
 impl Reshaping {
     /// Has the keeper tell the members of another shape, where one can be; with `suspends` also
-    /// where partial parity logs have to be off meanwhile.
+    /// where the log has to be off meanwhile.
     pub(super) fn begin(
         lane: &mut Lane,
         logging: &Logging,
@@ -61,6 +63,10 @@ impl Reshaping {
             ));
         }
         let geometry = shape.geometry()?;
+        let recorded = match journal_number(&status.superblock) {
+            Some(_) => journal_strips(shape.raid_disks as usize),
+            None => 0,
+        };
         let (space, strips) = if shape.moves() {
             let old = old_geometry(lane, &shape)?;
             let strips = move_strips(&old, &geometry);
@@ -70,7 +76,7 @@ impl Reshaping {
             (Space::new(geometry), shape.raid_disks as usize + 1)
         };
         let space = space.map_err(Refusal::from)?;
-        if lane.pool.all_strips() < strips as u64 {
+        if lane.pool.all_strips() < strips.max(recorded) as u64 {
             return Err(Refusal::new(
                 format!("there is too little memory for stripes of {} members", shape.raid_disks),
                 "stop the array, and start it again with more",

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use super::dirty::DirtyPages;
 use super::io::{Owner, RecoveryIo};
 use super::lane::Lane;
 use super::recording::{LeftPage, LogKind};
@@ -53,6 +54,8 @@ pub(super) struct Logging {
     memory: Scratch,
     /// The log as it was found, until its contents are in place.
     found: StartLog,
+    /// The log in which writes are recorded when they are again.
+    off: StartLog,
     starting: Option<Starting>,
     /// For a read-only array: data that the log has without parity.
     unwritten: VecDeque<UnfinishedPage>,
@@ -77,11 +80,14 @@ impl Loading {
 
 impl Logging {
     pub(super) fn new(found: StartLog, memory: Scratch) -> Self {
+        let is_off = matches!(found, StartLog::JournalOff { .. });
+        let (found, off) = if is_off { (StartLog::None, found) } else { (found, StartLog::None) };
         Self {
             log: WriteLog::None,
             overlay: Overlay::default(),
             memory,
             found,
+            off,
             starting: None,
             unwritten: VecDeque::new(),
         }
@@ -191,13 +197,19 @@ impl Logging {
         }
     }
 
-    /// Records writes in partial parity logs from now on, once these are empty; or nowhere. Nothing
-    /// is being recorded.
+    /// Records writes in the array's log from now on, once this is empty; or nowhere. Nothing is
+    /// being recorded.
     pub(super) fn switch(&mut self, lane: &mut Lane, on: bool) {
         let log = if on {
             self.starting = Some(Starting::Renewing);
-            StartLog::PartialParity { fixes: Vec::new(), generations: Vec::new(), closed: false }
+            match std::mem::take(&mut self.off) {
+                StartLog::JournalOff { member, scan } => StartLog::Journal { member, scan },
+                _ => StartLog::empty_partial_parity(),
+            }
         } else {
+            self.off = self.log.stopped();
+            lane.dirty = DirtyPages::new(lane.dirty.mode, Vec::new(), 0);
+            lane.pool.keep(0);
             StartLog::None
         };
         lane.log = LogKind::of(&log);

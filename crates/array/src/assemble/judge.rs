@@ -3,6 +3,7 @@
 use super::check::{EVENT_MARGIN, check_shape, missed_a_shape, unreadable};
 use super::{Candidate, Verdict};
 use crate::format::superblock::{MAX_DEV, feature};
+use crate::format::suspended::is_that_journal;
 use crate::format::{DevRole, Superblock};
 
 /// The candidates, and the superblock that they are measured against.
@@ -33,6 +34,7 @@ impl Judge<'_> {
         }
         let shape = match check_shape(superblock, self.newest) {
             Err(_) if missed_a_shape(superblock, self.newest) => Ok(()),
+            Err(_) if is_that_journal(superblock, self.newest) => Ok(()),
             checked => checked,
         };
         let checked = shape.and_then(|()| match &candidate.bad_blocks {
@@ -56,6 +58,10 @@ impl Judge<'_> {
         };
         let role = match role {
             DevRole::Faulty => return Verdict::Faulty,
+            // It was left behind, and has its place again afterwards.
+            DevRole::Journal if is_that_journal(superblock, self.newest) => {
+                return Verdict::Journal;
+            }
             DevRole::Journal
                 if superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events =>
             {

@@ -348,7 +348,8 @@ impl Table<'_> {
         let attached = self.members().filter(|(_, _, verdict)| verdict.attached());
         // One that cannot be used is left out.
         let unused = |verdict: &Verdict| {
-            *verdict == Verdict::Journal && !matches!(log, StartLog::Journal { .. })
+            let has_journal = matches!(log, StartLog::Journal { .. } | StartLog::JournalOff { .. });
+            *verdict == Verdict::Journal && !has_journal
         };
         attached
             .filter(|(_, _, verdict)| !unused(verdict))

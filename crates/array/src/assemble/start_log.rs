@@ -3,7 +3,7 @@
 use super::found_log::FoundLog;
 use super::refused::{ArrayKind, Refused};
 use super::table::Table;
-use super::{Options, Verdict};
+use super::{Candidate, Options, Verdict};
 use crate::condition::Condition;
 use crate::format::journal;
 use crate::format::ppl::PplArea;
@@ -38,14 +38,26 @@ pub enum StartLog {
         /// Contents that are to be brought in place.
         scan: JournalScan,
     },
+    /// A journal that is off for a time: nothing that it holds counts.
+    JournalOff {
+        /// The device that holds it.
+        member: MemberId,
+        /// Where it goes on.
+        scan: JournalScan,
+    },
 }
 
 impl StartLog {
+    /// Partial parity logs that are empty, or are going to be.
+    pub(crate) const fn empty_partial_parity() -> Self {
+        Self::PartialParity { fixes: Vec::new(), generations: Vec::new(), closed: false }
+    }
+
     /// Returns whether there is something to be brought in place.
     #[must_use]
     pub fn has_to_replay(&self) -> bool {
         match self {
-            Self::None => false,
+            Self::None | Self::JournalOff { .. } => false,
             Self::PartialParity { fixes, .. } => !fixes.is_empty(),
             Self::Journal { scan, .. } => !scan.is_empty(),
         }
@@ -97,8 +109,10 @@ impl Table<'_> {
             self.start_journal(options)?
         } else if newest.has(feature::ANY_PPL) && kind.level == Level::Raid5 {
             self.start_partial_parity(geometry)
-        } else {
+        } else if options.read_only {
             StartLog::None
+        } else {
+            self.journal_off()
         };
         if !options.read_only {
             self.check_log_room(&log, geometry.chunk_sectors().clamp(8, UNIT_SECTORS).into())?;
@@ -110,7 +124,7 @@ impl Table<'_> {
     fn check_log_room(&self, log: &StartLog, unit_sectors: u64) -> Result<(), Refused> {
         let newest = self.superblock();
         let reason = match log {
-            StartLog::None => return Ok(()),
+            StartLog::None | StartLog::JournalOff { .. } => return Ok(()),
             StartLog::PartialParity { .. } => match PplArea::of(newest) {
                 Ok(Some(area)) if !area.takes(unit_sectors) => format!(
                     "the partial parity log of each member has {} KiB, less than a write may take",
@@ -183,6 +197,19 @@ impl Table<'_> {
             _ => 0,
         });
         rows.max().unwrap_or(0)
+    }
+
+    /// The journal that is off for a time, if its device is there. Whatever is on that is of before.
+    fn journal_off(&self) -> StartLog {
+        let attached = (0u16..).zip(self.members().filter(|(_, _, verdict)| verdict.attached()));
+        let mut journals =
+            attached.filter(|(_, (_, _, verdict))| matches!(verdict, Verdict::Journal));
+        match journals.next() {
+            Some((index, (Candidate { log: Some(Ok(FoundLog::Journal(scan))), .. }, _, _))) => {
+                StartLog::JournalOff { member: MemberId(index), scan: scan.emptied() }
+            }
+            _ => StartLog::None,
+        }
     }
 
     fn start_journal(&self, options: Options) -> Result<StartLog, Refused> {

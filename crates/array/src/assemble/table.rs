@@ -146,8 +146,8 @@ impl<'a> Table<'a> {
                 continue;
             };
             self.verdicts[index] = match self.verdicts[index] {
-                // A spare's number may have been given away after it left.
-                Verdict::Spare => Verdict::Stale {
+                // The number of one that left may have been given away.
+                Verdict::Spare | Verdict::Journal => Verdict::Stale {
                     events: self.events(index),
                     newest: self.superblock().events,
                     re_add_possible: false,

@@ -17,6 +17,7 @@ mod superblock_bytes;
 mod superblock_error;
 mod superblock_v0;
 mod superblock_v1;
+pub mod suspended;
 
 pub use bad_blocks::{BadBlocks, BadBlocksError};
 pub use bitmap::{Bitmap, BitmapError, BitmapSuperblock};

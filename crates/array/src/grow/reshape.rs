@@ -285,7 +285,8 @@ fn least<'a>(
     room: impl Fn(&MemberStatus) -> u64,
     place: &'static str,
 ) -> LeastRoom<'a> {
-    let members = status.members.iter().filter(|member| member.state != MemberState::Faulty);
+    let without_data = [MemberState::Faulty, MemberState::Journal];
+    let members = status.members.iter().filter(|member| !without_data.contains(&member.state));
     let least = members.min_by_key(|member| room(member));
     least.map_or((0, "", place), |member| (room(member), &*member.device, place))
 }

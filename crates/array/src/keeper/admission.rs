@@ -11,6 +11,7 @@ use crate::assemble::{
 };
 use crate::create::least_journal_sectors;
 use crate::format::superblock::{DevRole, MAX_DEV, feature};
+use crate::format::suspended::journal_number;
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{MemberId, Role};
@@ -160,7 +161,9 @@ impl<'a> Admission<'a> {
         self.has_room()?;
         // Nor is it that of one that was made faulty, as long as there are others.
         let free = |n: &u32| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n);
-        let unused = (0..MAX_DEV).filter(free).find(|n| !self.metadata.made_faulty.contains(n));
+        let off = journal_number(&self.metadata.superblock);
+        let kept = |n: &u32| self.metadata.made_faulty.contains(n) || off == Some(*n);
+        let unused = (0..MAX_DEV).filter(free).find(|n| !kept(n));
         superblock.dev_number = unused.or_else(|| (0..).find(free)).unwrap_or(0);
         // It is behind in nothing, and holds nothing: its number may be that of a member which is
         // missing, and in whose role superblocks still list that.

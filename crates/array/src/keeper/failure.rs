@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use super::core::Core;
 use super::joining::{MADE_FAULTY, TAKE_BACK};
+use super::logs;
 use super::members::State;
 use super::metadata::Metadata;
 use super::{Keeper, LaneCommand, Redundancy, Tried};
@@ -156,15 +157,25 @@ impl Keeper {
         }
     }
 
-    /// The journal is gone. Writes would be made without it, so no more are served. Superblocks go
-    /// on telling the last state: whatever was acknowledged is in the journal, or in place.
+    /// The journal is gone. Unless it is off, writes would be made without it, so no more are
+    /// served. Superblocks go on telling the last state: whatever was acknowledged is in the
+    /// journal, or in place.
     fn lose_journal(&mut self, id: MemberId, reason: Cow<'static, str>, fault: Fault) {
-        self.core.members.set_state(id, State::Faulty { role: None });
-        self.core.service.writes_over = true;
-        self.core.out.push(LaneCommand::GiveUp(id));
-        let next = Next::from("put another device in its place: braid add NAME DEVICE --journal");
-        let out = &mut self.core.out;
-        out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
+        let core = &mut self.core;
+        core.members.set_state(id, State::Faulty { role: None });
+        core.out.push(LaneCommand::GiveUp(id));
+        let next = if logs::goes_without(core, id) {
+            "the array goes on without it; with it, or with another one, when it is started again"
+        } else {
+            core.service.writes_over = true;
+            "put another device in its place: braid add NAME DEVICE --journal"
+        };
+        let next = Next::from(next);
+        core.out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
+        if core.service.writes_over {
+            let why = Refusal::new("the journal failed meanwhile", TRY_AGAIN);
+            self.growing.give_up(core, why);
+        }
     }
 
     /// The array cannot be served at all, or not any more.

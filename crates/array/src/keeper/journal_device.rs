@@ -30,6 +30,16 @@ impl JournalDevice {
         Self { tail: None, durable_tail: None, told_tail: None, waiting: Some(waiting) }
     }
 
+    /// Returns the state of a device on which the journal goes on.
+    pub(super) const fn resumed() -> Self {
+        Self { tail: None, durable_tail: None, told_tail: None, waiting: None }
+    }
+
+    /// Returns whether it goes on, and no superblock told of it when the last update was done.
+    pub(super) const fn resumes(&self) -> bool {
+        self.told_tail.is_none() && self.waiting.is_none()
+    }
+
     /// Moves the tail: all records before it are in place.
     pub(super) fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
@@ -41,6 +51,11 @@ impl JournalDevice {
     /// The tail as a flush of all members begins.
     pub(super) const fn tail(&self) -> Option<u64> {
         self.tail
+    }
+
+    /// Returns whether the superblock says where the tail is.
+    pub(super) fn is_told(self) -> bool {
+        self.told_tail == self.tail
     }
 
     pub(super) const fn told_tail(&self) -> Option<u64> {

@@ -50,9 +50,10 @@ pub enum LaneCommand {
     },
     /// The mode in which writes go by md's journal changes to this one.
     JournalMode(JournalMode),
-    /// Writes are recorded in the partial parity logs of the members from now on, or not any more.
-    /// No request and no planned operation is under way, until the logs are empty, durably.
-    PartialParityLogs(bool),
+    /// Writes are recorded in the array's log from now on, or not any more. No request and no
+    /// planned operation is under way, until the log is empty, durably. Answer of a journal that
+    /// goes on: [`JournalTail`](LaneReport::JournalTail), when its first block is there.
+    Record(bool),
     /// The array has this shape now, and all members know: the lane maps by it, and takes the
     /// requests that it has held.
     Grown(Box<NewShape>),

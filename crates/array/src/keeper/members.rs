@@ -2,7 +2,6 @@
 
 use super::MOVED;
 use super::doubts::Doubts;
-use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
 use crate::format::ppl::PplArea;
 use crate::format::{BadBlocks, Superblock};
@@ -227,17 +226,22 @@ impl Members {
 
     /// The rows of all members that have moved.
     pub(super) fn set_moved(&mut self, moved: Moved) {
-        self.table.iter_mut().flatten().for_each(|member| member.moved = moved);
+        self.with_data().for_each(|member| member.moved = moved);
     }
 
     /// The data begin so many sectors behind where they began.
     pub(super) fn settle(&mut self, by: i64) {
-        for member in self.table.iter_mut().flatten() {
+        for member in self.with_data() {
             member.moved = Moved::default();
             let superblock = &mut member.superblock;
             superblock.data_offset = superblock.data_offset.saturating_add_signed(by);
             superblock.data_size = superblock.data_size.saturating_add_signed(-by);
         }
+    }
+
+    /// The members that hold data of the array, or may come to.
+    fn with_data(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.table.iter_mut().flatten().filter(|member| member.state != State::Journal)
     }
 
     /// Returns the places where a role's strip is to lie at this row, once it has moved by so many
@@ -329,10 +333,12 @@ impl Members {
         self.iter().filter(|(_, member)| member.state.is_live())
     }
 
-    /// The member that holds the journal, with its tail.
-    pub(super) fn journal(&self) -> Option<JournalDevice> {
-        let (_, member) = self.iter().find(|(_, member)| member.state == State::Journal)?;
-        Some(JournalDevice::new(member.superblock.recovery_offset))
+    /// The member that holds the journal.
+    pub(super) fn journal(&self) -> Option<(MemberId, &Member)> {
+        let is_journal = |member: &&Member| member.state == State::Journal;
+        (0..).zip(&self.table).find_map(|(index, member)| {
+            member.as_ref().filter(is_journal).map(|member| (MemberId(index), member))
+        })
     }
 
     /// The members that live and hold a role, in part or completely.

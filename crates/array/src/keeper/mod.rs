@@ -48,6 +48,7 @@ use crate::action::CommandId;
 use crate::assemble::{Config, SpillConfig};
 use crate::events::Fault;
 use crate::format::DevRole;
+use crate::format::superblock::feature;
 use crate::grow::NewShape;
 use crate::{Instant, MemberId};
 
@@ -58,6 +59,7 @@ use failure::Failures;
 use growing::Growing;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
+use journal_device::JournalDevice;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
 use lengthening::Lengthening;
 use logs::Resuming;
@@ -167,7 +169,10 @@ impl Keeper {
             let made_faulty = roles.filter(|(_, role)| **role == DevRole::Faulty);
             metadata.made_faulty = made_faulty.map(|(number, _)| number).collect();
         }
-        metadata.journal = members.journal();
+        if metadata.superblock.has(feature::JOURNAL) {
+            let tail = |(_, member): (_, &Member)| member.superblock.recovery_offset;
+            metadata.journal = members.journal().map(tail).map(JournalDevice::new);
+        }
         let out = Out::default();
         let spill = config.spill.map(|SpillConfig { device, sectors }| {
             Spill::new(MemberId(members.len() as u16), device, sectors)

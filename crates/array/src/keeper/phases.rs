@@ -2,13 +2,15 @@
 //!
 //! An update runs in phases, each finished on every member before the next: flush (when asked),
 //! pages of the bitmap and bad-block logs, superblocks: those of members that became in sync before
-//! the others, since another member may be told to be faulty in the same breath. All its writes are
+//! the others, since another member may be told to be faulty in the same breath, and that of a
+//! journal which goes on, without which the others would not start. All its writes are
 //! FUA. This is md's order: the bitmap's superblock never has an older event count than the
 //! array's.
 
 use super::LaneCommand;
 use super::core::Core;
 use super::journal_device::JournalDevice;
+use super::logs;
 use super::members::{Member, Members, State};
 use super::sync::Ranges;
 use super::update::{MetaWrite, PAGE_BYTES, Update, UpdatePhase, Wanted};
@@ -131,7 +133,10 @@ impl Core {
                     running.phase = UpdatePhase::Arrivals;
                     self.begin_superblocks();
                 }
-                UpdatePhase::Arrivals if gave_role_back(&running.arrivals, &self.members) => {
+                UpdatePhase::Arrivals
+                    if gave_role_back(&running.arrivals, &self.members)
+                        || lost_journal(&running.arrivals, &self.members) =>
+                {
                     self.begin_superblocks();
                 }
                 UpdatePhase::Arrivals => {
@@ -176,7 +181,9 @@ impl Core {
             {
                 journal.durable_tail = Some(tail);
             }
+            logs::journal_goes_on(self);
         }
+        let Some(running) = &mut self.metadata.running else { return };
         let mut writes = std::mem::take(&mut running.bad_block_pages);
         let mut pages = std::mem::take(&mut running.wanted.bitmap_pages);
         let superblock = running.wanted.superblock;
@@ -279,6 +286,15 @@ impl Core {
 /// another member got its role back. The other members are not told then what is no longer so.
 fn gave_role_back(arrivals: &[MemberId], members: &Members) -> bool {
     arrivals.iter().any(|id| !members.live(*id)) && members.any_arriving()
+}
+
+/// Returns whether a journal failed before its superblock said that it goes on: the array goes on
+/// without it.
+fn lost_journal(arrivals: &[MemberId], members: &Members) -> bool {
+    arrivals.iter().any(|id| {
+        let state = members.get(*id).map(|member| member.state);
+        matches!(state, Some(State::Faulty { role: None }))
+    })
 }
 
 /// Device sector and contents of a member's bad-block log, when it has one.

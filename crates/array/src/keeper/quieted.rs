@@ -2,6 +2,7 @@
 //! is in flight and the members say clean.
 
 use super::core::Core;
+use super::journal_device::JournalDevice;
 use super::{Checkpoints, Traffic};
 use crate::Instant;
 use crate::refusal::{Invocation, Next, Refusal};
@@ -15,7 +16,7 @@ pub(super) enum Quieted {
     NotYet,
     /// The change is to be given up.
     Never(Refusal),
-    /// Nothing is in flight, and the superblocks say clean.
+    /// Nothing is in flight, and the superblocks say clean; of a journal also that it is empty.
     Yes,
 }
 
@@ -40,7 +41,8 @@ pub(super) fn quieted(
         let next = Next::by("see what it waits for", Invocation::Status { array: None });
         return Quieted::Never(Refusal::new("a write found no room on a member", next));
     }
-    if core.service.redundant && core.metadata.clean.active && !hurries {
+    let is_told = core.metadata.journal.is_none_or(JournalDevice::is_told);
+    if core.service.redundant && (core.metadata.clean.active || !is_told) && !hurries {
         if checkpoints.rests() {
             checkpoints.begin(core);
         }

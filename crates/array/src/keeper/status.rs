@@ -8,6 +8,7 @@ use super::sync::Ranges;
 use super::{Keeper, KeeperView};
 use crate::events::SyncAction;
 use crate::format::journal::BLOCK_SECTORS;
+use crate::format::superblock::feature;
 use crate::status::{
     ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status, SyncStatus,
 };
@@ -21,6 +22,7 @@ impl KeeperView<'_> {
         let mut superblock = metadata.superblock.clone();
         superblock.resync_offset = metadata.resync_offset(clean.on_disk);
         superblock.feature_map |= metadata.journals.all_features();
+        let has_journal = superblock.has(feature::JOURNAL);
         let unsynced = &self.keeper.sync.unsynced;
         let left = if unsynced.left_behind { unsynced.left.as_ref() } else { None };
         let unsynced_sectors = left.map_or(0, Ranges::sectors);
@@ -75,7 +77,7 @@ impl KeeperView<'_> {
             unsynced_sectors,
             held_up: sync.held_up(),
             bitmap: metadata.intent.as_ref().map(bitmap),
-            journal: journal(members),
+            journal: if has_journal { journal(members) } else { None },
             journal_bytes: metadata.journals.journal_bytes,
             spill: self.keeper.core.spill.as_ref().map(Spill::status),
             waiting: None,
@@ -129,7 +131,7 @@ fn bitmap(intent: &Intent) -> BitmapStatus {
 
 /// Returns what the keeper knows of a journal.
 fn journal(members: &Members) -> Option<JournalStatus> {
-    let (member, found) = members.iter().find(|(_, member)| member.state == State::Journal)?;
+    let (member, found) = members.journal()?;
     let size_sectors = found.superblock.data_size / BLOCK_SECTORS * BLOCK_SECTORS;
     Some(JournalStatus {
         member,

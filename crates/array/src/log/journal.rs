@@ -331,6 +331,13 @@ impl JournalScan {
         Ok(Self { area, end, next_seq, blocks: count, pages, data })
     }
 
+    /// Returns the journal as it goes on where none of its records count.
+    #[must_use]
+    pub(crate) const fn emptied(&self) -> Self {
+        let Self { area, end, next_seq, .. } = *self;
+        Self::new(JournalArea { tail: end, ..area }, next_seq)
+    }
+
     /// Returns whether the data without parity can be recorded anew behind all else, before they
     /// are forgotten. These are recorded [so many](MOVED_PAGES) at a time.
     #[must_use]

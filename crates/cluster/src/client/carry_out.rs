@@ -28,7 +28,7 @@ impl Client {
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
             LaneCommand::BeginJournal { .. }
             | LaneCommand::JournalMode(_)
-            | LaneCommand::PartialParityLogs(_) => {}
+            | LaneCommand::Record(_) => {}
             LaneCommand::Lengthen { member, data_sectors } => {
                 self.parts.lengthen(member, data_sectors);
             }

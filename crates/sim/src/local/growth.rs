@@ -79,7 +79,7 @@ impl Growth {
         let scenario = &local.parts.top().scenario;
         let wish = *self.wish.get_or_insert_with(|| draw_wish(scenario, &mut self.rng));
         self.looks -= 1;
-        // Partial parity logs are off meanwhile.
+        // Logs are off meanwhile.
         let planned = grow::suspended(&status, wish);
         match planned.and_then(|status| grow::plan(&status, wish)) {
             Err(_) if self.looks > 0 => prepare(local, &status, wish),

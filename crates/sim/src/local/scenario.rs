@@ -230,12 +230,7 @@ impl Scenario {
         } else {
             Log::Journal(rng.pick(&[2048, 3000, 8000]) & !7)
         };
-        if scenario.has_journal() {
-            // Which is refused.
-            scenario.grows = rng.aside(3).percent(5);
-        } else {
-            scenario.draw_growth(&mut rng.aside(5));
-        }
+        scenario.draw_growth(&mut rng.aside(5));
         scenario
     }
 

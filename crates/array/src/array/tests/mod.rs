@@ -25,6 +25,7 @@ mod restart;
 mod resync;
 mod serve;
 mod suspended;
+mod suspended_journal;
 mod unread;
 mod unused;
 mod unvouched;

@@ -25,9 +25,8 @@ impl World {
     /// The contents of a disk.
     pub(super) fn candidate(&self, index: usize) -> Candidate {
         let disk = self.disks[index].as_ref().unwrap();
-        Candidate::read(format!("disk{index}"), disk.sectors(), |sector, bytes| {
-            Ok(disk.read(sector, bytes as usize).to_vec())
-        })
+        let read = |sector, bytes| Ok(disk.read(sector, bytes as usize).to_vec());
+        Candidate::read(format!("disk{index}"), disk.sectors(), read).with_log(read)
     }
 
     pub(super) fn superblock(&self, index: usize) -> Superblock {

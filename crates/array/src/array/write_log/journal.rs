@@ -21,9 +21,10 @@ use super::record::{Records, WaitingWrite, records};
 use super::ring::{Batches, Ring};
 use super::unfinished::Unfinished;
 use crate::action::{Action, Compute, Outcome};
+use crate::assemble::StartLog;
 use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
-use crate::log::journal::JournalScan;
+use crate::log::journal::{JournalArea, JournalScan};
 use crate::{Buf, IoOp, MemberId};
 
 /// The most that counts before it is made to count no longer, in sectors, as in md: 10 GiB.
@@ -127,6 +128,13 @@ impl Journal {
         lane.actions.push_back(Action::Store { buf, bytes: block.encode(self.set_uuid) });
         let op = IoOp::Write { sector: start + position, buf, fua: true, fill: false };
         lane.issue(member, op, Owner::Journal(JournalIo::Write));
+    }
+
+    /// Returns where it goes on when it is begun again: behind its last block.
+    pub(super) fn stopped(&self) -> StartLog {
+        let Ring { member, start, sectors, head, seq, .. } = self.ring;
+        let area = JournalArea { start, sectors, tail: head };
+        StartLog::JournalOff { member, scan: JournalScan::new(area, seq) }
     }
 
     /// Names the memory for blocks while none is being written.

@@ -52,7 +52,7 @@ pub(super) fn buffer_bytes(config: &Config) -> u64 {
         (_, StartLog::None) if is_suspended(&config.superblock) => partial_parity,
         (_, StartLog::None) => 0,
         (_, StartLog::PartialParity { .. }) => partial_parity,
-        (_, StartLog::Journal { scan, .. }) => {
+        (_, StartLog::Journal { scan, .. } | StartLog::JournalOff { scan, .. }) => {
             let blocks = record::most_blocks(members) * u64::from(PAGE_BYTES);
             blocks + dirty::memory_bytes(scan.area.sectors)
         }
@@ -79,7 +79,7 @@ impl WriteLog {
     pub(super) fn begin(log: StartLog, lane: &mut Lane, memory: Scratch) -> Self {
         let set_uuid = lane.keeper().set_uuid();
         match log {
-            StartLog::None => Self::None,
+            StartLog::None | StartLog::JournalOff { .. } => Self::None,
             StartLog::PartialParity { generations, .. } => {
                 let buffers = cut(memory, unit::BUFFER_BYTES);
                 let mut logs = PartialParityLogs::new(set_uuid, buffers);
@@ -109,6 +109,16 @@ impl WriteLog {
         match self {
             Self::Journal(journal) => journal.close(lane),
             Self::None | Self::PartialParity(_) => true,
+        }
+    }
+
+    /// Returns what is to be begun when writes are recorded again that are not meanwhile: nothing is
+    /// being recorded.
+    pub(super) fn stopped(&self) -> StartLog {
+        match self {
+            Self::None => StartLog::None,
+            Self::PartialParity(_) => StartLog::empty_partial_parity(),
+            Self::Journal(journal) => journal.stopped(),
         }
     }
 

@@ -70,7 +70,7 @@ impl LogRecovery {
     /// Lists the work that this log asks for.
     pub(in super::super) fn new(log: &StartLog, lane: &Lane) -> Self {
         let (work, closes) = match log {
-            StartLog::None => (Vec::new(), false),
+            StartLog::None | StartLog::JournalOff { .. } => (Vec::new(), false),
             StartLog::PartialParity { fixes, closed, .. } => {
                 (fixes.iter().cloned().map(RecoveryWork::Fix).collect(), *closed)
             }

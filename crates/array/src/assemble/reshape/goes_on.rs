@@ -7,7 +7,7 @@ use super::seen;
 use crate::assemble::check::EVENT_MARGIN;
 use crate::assemble::judge::same_array;
 use crate::assemble::table::decide_alike;
-use crate::assemble::{Assembly, Candidate, Config, Options, Start};
+use crate::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Standing, Start};
 use crate::format::Superblock;
 use crate::format::reshaped::Side;
 use crate::format::striped::moves;
@@ -161,7 +161,8 @@ fn as_told(config: &mut Config, newest: &Superblock, seen: Side) {
     config.superblock.layout = newest.layout;
     config.superblock.chunk_sectors = newest.chunk_sectors;
     let by = if seen == Side::New { shift(newest) } else { 0 };
-    let members = config.members.iter_mut().map(|member| &mut member.superblock);
+    let has_data = |member: &&mut MemberConfig| member.standing != Standing::Journal;
+    let members = config.members.iter_mut().filter(has_data).map(|member| &mut member.superblock);
     for own in members.chain([&mut config.superblock]) {
         own.feature_map |= told;
         own.reshape.new_offset = shift(newest) as i32;

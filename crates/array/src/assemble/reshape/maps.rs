@@ -179,6 +179,7 @@ impl Numbers {
             seen = of_side(&seen, side).unwrap_or(seen);
         } else if side == Side::New
             && let Some(role) = seen.roles.get_mut(superblock.dev_number as usize)
+            && *role != DevRole::Journal
         {
             *role = DevRole::Spare;
         }

@@ -205,7 +205,7 @@ fn goes_on(config: &Config) -> Option<String> {
 fn replay(config: &Config) -> Option<Replay> {
     match &config.log {
         log if !log.has_to_replay() => None,
-        StartLog::None => None,
+        StartLog::None | StartLog::JournalOff { .. } => None,
         StartLog::PartialParity { fixes, .. } => {
             let holds = |member: &&MemberConfig| match member.standing {
                 Standing::InSync { role } => fixes.iter().any(|fix| fix.parity == role),
