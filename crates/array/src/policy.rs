@@ -18,6 +18,7 @@ pub use self::journal::NewJournal;
 use crate::assemble::{Assembly, Candidate, FoundLog, Options, Start, Verdict, decide};
 use crate::format::ppl;
 use crate::format::superblock::{MAX_SECTOR, feature};
+use crate::format::suspended::{is_suspended, journal_number};
 use crate::format::{DevRole, Superblock, Version};
 use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
@@ -55,7 +56,7 @@ impl Policy {
         let wanted = self.features();
         let has = superblock.feature_map & ANY_POLICY;
         // Logs that are off for a time are not taken away yet.
-        has & !wanted == 0 && (has != 0 || wanted == 0) && !ppl::is_suspended(superblock)
+        has & !wanted == 0 && (has != 0 || wanted == 0) && !is_suspended(superblock)
     }
 }
 
@@ -117,9 +118,10 @@ impl PolicyChange {
             let next = "take that away first, with --consistency-policy resync";
             return Err(Refusal::new(reason, next));
         }
+        let is_journal_off = journal_number(&newest).is_some();
         let superblock = Superblock { utime, events: newest.events + 1, ..newest };
         let area = match policy {
-            Policy::Resync if has == feature::JOURNAL => {
+            Policy::Resync if has == feature::JOURNAL || is_journal_off => {
                 return Ok(Some(journal::taken(superblock, &members)));
             }
             Policy::Journal(Some(new)) => {

@@ -3,7 +3,9 @@
 use crate::assemble::{Lineage, lineage};
 use crate::events::SyncAction;
 use crate::format::Superblock;
+use crate::format::ppl;
 use crate::format::superblock::feature;
+use crate::format::suspended::journal_number;
 use crate::{MemberId, Refusal, Role};
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
@@ -377,6 +379,14 @@ impl Status {
     pub fn lacks_journal(&self) -> bool {
         let is_journal = |member: &MemberStatus| member.state == MemberState::Journal;
         self.superblock.has(feature::JOURNAL) && !self.members.iter().any(is_journal)
+    }
+
+    /// Returns whether a log that is off for a time comes back by itself.
+    #[must_use]
+    pub fn log_comes_back(&self) -> bool {
+        let is_journal = |member: &MemberStatus| member.state == MemberState::Journal;
+        ppl::is_suspended(&self.superblock)
+            || journal_number(&self.superblock).is_some() && self.members.iter().any(is_journal)
     }
 
     /// Returns whether the device with this superblock, which was a member, went on without all

@@ -5,6 +5,7 @@ use super::{Assembly, Candidate, FoundLog, PolicyChange, Write, start_all};
 use crate::create::{NewDevice, least_journal_sectors};
 use crate::format::journal::MetaBlock;
 use crate::format::superblock::{MAX_DEV, feature};
+use crate::format::suspended::journal_number;
 use crate::format::{BadBlocks, DevRole, Superblock, Version};
 use crate::refusal::Refusal;
 
@@ -17,10 +18,13 @@ pub struct NewJournal {
     pub first_seq: u32,
 }
 
-/// A journal says nothing only after a clean stop: superblocks say clean all the while.
+/// A journal says nothing only after a clean stop: superblocks say clean all the while. Of one that
+/// is off nothing counts.
 pub(super) fn check_empty(candidates: &[Candidate], assembly: &Assembly) -> Result<(), Refusal> {
     for candidate in candidates {
+        let is_off = assembly.newest.as_ref().is_some_and(|sb| journal_number(sb).is_some());
         if let Some(Ok(FoundLog::Journal(scan))) = &candidate.log
+            && !is_off
             && !scan.is_empty()
         {
             let reason =

@@ -72,9 +72,9 @@ pub(crate) struct GrowArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_rounded)]
     #[arg(conflicts_with_all = ["level", "layout", "chunk", "undo", "pause", "resume", "add"])]
     pub(crate) array_size: Option<Size>,
-    /// Partial parity logs may be off until the change is over, and come back then: the write hole
+    /// A log or journal may be off until the change is over, and come back then: the write hole
     /// is open meanwhile
-    #[arg(long, conflicts_with_all = ["level", "undo", "pause", "resume"])]
+    #[arg(long, conflicts_with_all = ["undo", "pause", "resume"])]
     pub(crate) suspend_policy: bool,
     /// Pause the reshape that is under way: no write waits for it
     #[arg(long, conflicts_with_all = ["size", "level", "raid_devices", "add", "resume"])]

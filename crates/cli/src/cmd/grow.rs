@@ -8,7 +8,6 @@ mod smaller;
 use std::path::Path;
 
 use braid_array::format::backup::HEADER_SECTORS;
-use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::{Layout, Level};
@@ -348,8 +347,8 @@ fn wait(run_dir: &Path, name: &str) -> Result<ControlStatus, Failure> {
         let is_next = |member: &MemberStatus| {
             matches!(member.state, MemberState::Spare | MemberState::Rebuilding)
         };
-        let goes_on = array.degraded > 0 && array.members.iter().any(is_next)
-            || is_suspended(&array.superblock);
+        let goes_on =
+            array.degraded > 0 && array.members.iter().any(is_next) || array.log_comes_back();
         let ends = array.held_up.is_some() || array.state == ArrayState::Failed;
         if goes_on && !ends {
             std::thread::sleep(Progress::INTERVAL);

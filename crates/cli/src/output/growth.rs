@@ -6,8 +6,9 @@ mod nodes;
 use std::fmt::Write as _;
 
 use braid_array::format::Superblock;
-use braid_array::format::ppl::is_suspended;
+use braid_array::format::ppl;
 use braid_array::format::superblock::feature;
+use braid_array::format::suspended::journal_number;
 use braid_array::geometry::Geometry;
 use braid_array::grow::NewShape;
 use braid_array::level::{Layout, Level};
@@ -136,6 +137,15 @@ impl GrowthStep {
     }
 }
 
+/// Returns the policy whose logs are off until the change is over.
+fn suspended_policy(before: &Superblock) -> Option<&'static str> {
+    if before.has(feature::ANY_PPL) || ppl::is_suspended(before) {
+        return Some("ppl");
+    }
+    let has_journal = before.has(feature::JOURNAL) || journal_number(before).is_some();
+    has_journal.then_some("journal")
+}
+
 impl Growth {
     /// Plans the change of an array to this shape, with devices that are added for it.
     pub(crate) fn of(
@@ -172,7 +182,6 @@ impl Growth {
         let grows = to_bytes > from_bytes;
         let exports = if to_bytes == from_bytes { &[] } else { array.exports.as_slice() };
         let told = exports.iter().filter_map(|export| notice(&array.name, export, grows));
-        let has_logs = before.has(feature::ANY_PPL) || is_suspended(before);
         let may_fail_before = may_fail_before.saturating_sub(missing_before);
         let may_fail_after = may_fail_after.saturating_sub(missing_after);
         Self {
@@ -182,7 +191,7 @@ impl Growth {
             from: ShapeJson::of(before, status.used_member_sectors, status.array_sectors),
             to: ShapeJson::of(&after, new.size_sectors, to_sectors),
             steps: steps(status, new, to_sectors, added),
-            suspends_policy: has_logs.then_some("ppl"),
+            suspends_policy: suspended_policy(before),
             may_fail_meanwhile: may_fail_before.min(may_fail_after.saturating_sub(vacant)),
             may_fail_after,
             exports: told.collect(),
@@ -199,9 +208,10 @@ impl Growth {
         for (number, step) in (1..).zip(&self.steps) {
             let _ = writeln!(text, "  {number}. {}", step.text());
         }
-        if self.suspends_policy.is_some() {
+        if let Some(policy) = self.suspends_policy {
+            let logs = if policy == "ppl" { "partial parity logs are" } else { "the journal is" };
             let open = "the write hole is open meanwhile";
-            let _ = writeln!(text, "  partial parity logs are off until it is over: {open}");
+            let _ = writeln!(text, "  {logs} off until it is over: {open}");
         }
         let may_fail = |count| match count {
             0 => "no member may fail".to_owned(),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use braid_array::events::SyncAction;
-use braid_array::format::ppl::is_suspended;
 use braid_array::format::superblock::feature;
+use braid_array::format::suspended::{is_suspended, journal_number};
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_array::{Condition, Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
@@ -147,8 +147,15 @@ fn log_line(status: &Status) -> Option<String> {
             SyncAction::Idle => String::new(),
             action => format!(" until the {} is over", action.name()),
         };
-        let line = format!("partial parity logs are off{until}: the write hole is open");
-        return Some(line);
+        if !status.log_comes_back() {
+            let advice = "assemble the array with it, and the journal is on again";
+            return Some(format!(
+                "the device of the journal is not there: the write hole is open; {advice}"
+            ));
+        }
+        let is_journal = journal_number(&status.superblock).is_some();
+        let logs = if is_journal { "the journal is" } else { "partial parity logs are" };
+        return Some(format!("{logs} off{until}: the write hole is open"));
     }
     let journal = status.journal?;
     let size = human::size_binary(journal.size_sectors * SECTOR_BYTES);
