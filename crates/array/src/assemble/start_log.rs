@@ -199,7 +199,7 @@ impl Table<'_> {
         rows.max().unwrap_or(0)
     }
 
-    /// The journal that is off for a time, if its device is there. Whatever is on that is of before.
+    /// The journal that is off for a time, if its device is there. Its records are of before.
     fn journal_off(&self) -> StartLog {
         let attached = (0u16..).zip(self.members().filter(|(_, _, verdict)| verdict.attached()));
         let mut journals =

@@ -112,8 +112,7 @@ impl WriteLog {
         }
     }
 
-    /// Returns what is to be begun when writes are recorded again that are not meanwhile: nothing is
-    /// being recorded.
+    /// Returns the log in which writes are recorded when they are again. Nothing is being recorded.
     pub(super) fn stopped(&self) -> StartLog {
         match self {
             Self::None => StartLog::None,
