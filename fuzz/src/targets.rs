@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
 use crate::{
-    backup, foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue, start,
-    ublk,
+    backup, foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue,
+    start, ublk,
 };
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
