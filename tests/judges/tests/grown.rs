@@ -16,7 +16,8 @@ const MEMBER_BYTES: u64 = 10 << 20;
 /// grow | devices that are added | what `mdadm --detail` says of it then: level, layout, members.
 /// md does the recovery of `midway`, and the rest of those by halves; of `half-u` back, of `half-m`
 /// to the larger size that they have then (with a bitmap md does not resync what is new after a
-/// stop on the way), and of `half-0`. Those with `d` lack a member until then.
+/// stop on the way), and of `half-0`. Those with `d` lack a member until then. Those with `j` have
+/// one device more, with the journal.
 const BY_BRAID: &str = "\
 size-1  | 1 2 --size 6M                 | --size max                  | 0 | raid1 - 2
 size-5  | 5 3 --size 6M -b internal     | --size max                  | 0 | raid5 left-symmetric 3
@@ -57,6 +58,8 @@ back-0  | 0 3                           | --raid-devices 5            | 2 | raid
 more-p5 | 5 3 -k ppl | --raid-devices 4 --suspend-policy | 1 | raid5 left-symmetric 4
 size-p5 | 5 3 -k ppl --size 6M | --size max --suspend-policy | 0 | raid5 left-symmetric 3
 half-p5 | 5 3 -k ppl | --chunk 128K --suspend-policy | 0 | raid5 left-symmetric 3
+more-j5 | 5 3 -k journal | --raid-devices 4 --suspend-policy | 1 | raid5 left-symmetric 4
+half-j5 | 5 3 -k journal | --chunk 128K --suspend-policy | 0 | raid5 left-symmetric 3
 third   | 1 2 -b internal               | --raid-devices 3            | 1 | raid1 - 3
 5-6     | 5 3 -b internal               | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
 midway  | 5 3                           | --level 6 --layout preserve | 1 | raid6 left-symmetric-6 4
@@ -101,16 +104,18 @@ fn md_takes_what_braid_grew_and_braid_what_md_grew() {
         let detail = read(&directory(&left.members).join("detail.txt"));
         let found = detailed(&detail);
         // Logs are off where md ends the change.
-        let has_log = detail.contains("Consistency Policy : ppl");
-        let ends_with_log = left.name.ends_with("-p5") && !left.name.starts_with("half");
+        let logs = ["ppl", "journal"].map(|log| format!("Consistency Policy : {log}"));
+        let has_log = logs.iter().any(|log| detail.contains(log));
+        let ends_with_log = log_of(&left.name).is_some() && !left.name.starts_with("half");
         if found != *expected || has_log != ends_with_log {
             findings.push(format!("{}: md says {found}, not {expected}: {detail}", left.name));
         }
     }
     // They are on again for Braid as soon as it has the array.
-    for left in grown.iter().map(|(left, _)| left).filter(|left| left.name == "half-p5") {
+    for left in grown.iter().map(|(left, _)| left).filter(|left| left.name.starts_with("half")) {
+        let Some(log) = log_of(&left.name) else { continue };
         let served = Served::start(&left.name, &left.members, &[]);
-        support::until("logs are on again", || served.status()["consistency_policy"] == "ppl");
+        support::until("logs are on again", || served.status()["consistency_policy"] == log);
         served.stop();
     }
     for (name, members, seed, shape) in theirs {
@@ -119,6 +124,16 @@ fn md_takes_what_braid_grew_and_braid_what_md_grew() {
         }
     }
     support::report(&findings);
+}
+
+/// The log against the write hole that an array of this name has.
+fn log_of(name: &str) -> Option<&'static str> {
+    let (_, kind) = name.split_once('-')?;
+    match kind {
+        "p5" => Some("ppl"),
+        "j5" => Some("journal"),
+        _ => None,
+    }
 }
 
 fn directory(members: &[PathBuf]) -> &Path {
@@ -131,12 +146,18 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let made: Vec<&str> = made.split_whitespace().collect();
     let count: usize = made[1].parse().expect("a number");
     let added: usize = added.parse().expect("a number");
-    let mut all = members(&format!("grown-{name}"), count + added, MEMBER_BYTES);
+    let journals = usize::from(log_of(name) == Some("journal"));
+    let mut all = members(&format!("grown-{name}"), count + added + journals, MEMBER_BYTES);
+    let journal = all.split_off(count + added);
     let chunk: &[&str] = if ["1", "linear"].contains(&made[0]) { &[] } else { &["--chunk", "64K"] };
     let leave = change.strip_prefix("without ").and_then(|rest| rest.split_once(": "));
     let (leave, change) = leave.unwrap_or(("", change));
-    create(name, made[0], &all[..count], &[&made[2..], chunk, &["--assume-clean"]].concat());
-    let served = Served::start(name, &all[..count], &[]);
+    let with_journal: Vec<String> =
+        journal.iter().map(|path| format!("--write-journal={}", path.display())).collect();
+    let with_journal: Vec<&str> = with_journal.iter().map(String::as_str).collect();
+    let clean: &[&str] = &["--assume-clean"];
+    create(name, made[0], &all[..count], &[&made[2..], chunk, clean, &with_journal].concat());
+    let served = Served::start(name, &[&all[..count], &journal].concat(), &[]);
     let content = Content::of(seed);
     let before = served.size_bytes();
     served.fill(&content);
@@ -177,6 +198,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         let size_bytes = served.size_bytes();
         served.stop();
         let after = if is_larger { planned } else { size_bytes };
+        all.extend(journal);
         let left = Left { name: name.to_owned(), members: all, content, size_bytes };
         return (left, format!("{shape} {}", after >> 10));
     }
@@ -186,6 +208,7 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
         assert_eq!(served.check(), 0, "{name}: mismatches");
     }
     served.stop();
+    all.extend(journal);
     let served = Served::start(name, &all, &[]);
     let size_bytes = served.size_bytes();
     let grows = change.starts_with("--size") || name.starts_with("more");

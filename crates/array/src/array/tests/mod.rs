@@ -21,6 +21,7 @@ mod nested;
 mod past;
 mod ranges;
 mod recovery;
+mod regrown;
 mod restart;
 mod resync;
 mod serve;
