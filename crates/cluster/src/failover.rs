@@ -275,7 +275,7 @@ impl FailoverClient {
             }
             FailoverState::Ending | FailoverState::Looking(_) if self.client.is_stopping() => {
                 let any = !self.held.is_empty();
-                self.answer_growth();
+                self.actions.extend(self.growth.answer());
                 self.fail_held();
                 return any;
             }
@@ -299,7 +299,7 @@ impl FailoverClient {
                 let before = self.away.take().map(|away| (away.until, away.why));
                 self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
-                self.answer_growth();
+                self.actions.extend(self.growth.answer());
             }
             FailoverState::Ending | FailoverState::Looking(_) | FailoverState::Starting => {
                 return false;
@@ -336,7 +336,7 @@ impl FailoverClient {
     fn tick(&mut self) {
         if let Some(away) = self.away.as_mut().filter(|away| !away.over && away.until <= self.now) {
             away.over = true;
-            self.answer_growth();
+            self.actions.extend(self.growth.answer());
             self.fail_held();
         }
         if matches!(self.state, FailoverState::Looking(_))
@@ -355,6 +355,17 @@ impl FailoverClient {
                 None => {}
             }
         }
+    }
+
+    fn grow(&mut self, id: CommandId, sectors: u64) {
+        if !self.is_serving() {
+            self.commands.retain(|command| *command != id);
+            let why = Refusal::new("the array waits for its nodes", "try again when they are back");
+            self.actions.push_back(Action::Reply { id, result: Err(why) });
+            return;
+        }
+        self.growth.ask(id);
+        self.client.grow(self.now, id, sectors);
     }
 
     fn next_look(&self) -> Instant {

@@ -149,23 +149,14 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     let journals = usize::from(log_of(name) == Some("journal"));
     let mut all = members(&format!("grown-{name}"), count + added + journals, MEMBER_BYTES);
     let journal = all.split_off(count + added);
-    let chunk: &[&str] = if ["1", "linear"].contains(&made[0]) { &[] } else { &["--chunk", "64K"] };
     let leave = change.strip_prefix("without ").and_then(|rest| rest.split_once(": "));
     let (leave, change) = leave.unwrap_or(("", change));
-    let with_journal: Vec<String> =
-        journal.iter().map(|path| format!("--write-journal={}", path.display())).collect();
-    let with_journal: Vec<&str> = with_journal.iter().map(String::as_str).collect();
-    let clean: &[&str] = &["--assume-clean"];
-    create(name, made[0], &all[..count], &[&made[2..], chunk, clean, &with_journal].concat());
+    made_with(name, &made, &all[..count], &journal);
     let served = Served::start(name, &[&all[..count], &journal].concat(), &[]);
     let content = Content::of(seed);
     let before = served.size_bytes();
     served.fill(&content);
-    for role in leave.split_whitespace().rev() {
-        let member = all.remove(role.parse().expect("a role"));
-        Run::of(served.braid("fail").arg(&member)).expect_success("fail");
-        Run::of(served.braid("remove").arg(&member)).expect_success("remove");
-    }
+    take_away(&served, &mut all, leave);
     let kept = all.len() - added;
     let mut grow = served.braid("grow");
     grow.args(change.split_whitespace());
@@ -222,6 +213,25 @@ fn grown_by_braid((row, seed): (Vec<&str>, u64)) -> (Left, String) {
     served.stop();
     let left = Left { name: name.to_owned(), members: all, content, size_bytes };
     (left, format!("{shape} {}", size_bytes >> 10))
+}
+
+/// Makes an array by the options of its row.
+fn made_with(name: &str, made: &[&str], members: &[PathBuf], journal: &[PathBuf]) {
+    let chunk: &[&str] = if ["1", "linear"].contains(&made[0]) { &[] } else { &["--chunk", "64K"] };
+    let journal: Vec<String> =
+        journal.iter().map(|path| format!("--write-journal={}", path.display())).collect();
+    let journal: Vec<&str> = journal.iter().map(String::as_str).collect();
+    let clean: &[&str] = &["--assume-clean"];
+    create(name, made[0], members, &[&made[2..], chunk, clean, &journal].concat());
+}
+
+/// Takes the members of these roles away.
+fn take_away(served: &Served, members: &mut Vec<PathBuf>, roles: &str) {
+    for role in roles.split_whitespace().rev() {
+        let member = members.remove(role.parse().expect("a role"));
+        Run::of(served.braid("fail").arg(&member)).expect_success("fail");
+        Run::of(served.braid("remove").arg(&member)).expect_success("remove");
+    }
 }
 
 /// Data begin to move, and all move back. Stops the array.

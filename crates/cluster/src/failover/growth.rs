@@ -4,8 +4,6 @@
 use braid_array::action::CommandId;
 use braid_array::{Action, Refusal};
 
-use super::FailoverClient;
-
 /// A command that gives the array another size.
 #[derive(Debug, Default)]
 pub(super) enum Growth {
@@ -17,26 +15,22 @@ pub(super) enum Growth {
     Over(CommandId, Result<(), Refusal>),
 }
 
-impl FailoverClient {
-    /// Begins to give the array another size.
-    pub(super) fn grow(&mut self, id: CommandId, sectors: u64) {
-        if !self.is_serving() {
-            self.commands.retain(|command| *command != id);
-            let why = Refusal::new("the array waits for its nodes", "try again when they are back");
-            self.actions.push_back(Action::Reply { id, result: Err(why) });
-            return;
+impl Growth {
+    /// The client is asked for another size by this command.
+    pub(super) fn ask(&mut self, id: CommandId) {
+        if matches!(self, Self::Rest) {
+            *self = Self::Asked(id);
         }
-        if matches!(self.growth, Growth::Rest) {
-            self.growth = Growth::Asked(id);
-        }
-        self.client.grow(self.now, id, sectors);
     }
 
-    /// Reports the result of a command that gave the array another size.
-    pub(super) fn answer_growth(&mut self) {
-        match std::mem::take(&mut self.growth) {
-            Growth::Over(id, result) => self.actions.push_back(Action::Reply { id, result }),
-            asked => self.growth = asked,
+    /// Returns the answer to the command, if there is one that waits for the next client.
+    pub(super) fn answer(&mut self) -> Option<Action> {
+        match std::mem::take(self) {
+            Self::Over(id, result) => Some(Action::Reply { id, result }),
+            asked => {
+                *self = asked;
+                None
+            }
         }
     }
 }
