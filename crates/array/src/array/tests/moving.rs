@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use clients::{Clients, range};
 
-use super::world::{Fate, lose_after};
+use super::world::{Fate, lose_after, stride};
 use super::*;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
@@ -221,9 +221,9 @@ fn the_power_goes_at_any_write_of_a_reshape() {
             if most > all {
                 break;
             }
-            // Each write at the begin and at the end, some in between.
+            // More writes at the begin and at the end.
             let close = if number < 2 { 60 } else { 16 };
-            most += if most > close && most + 2 * close < all { 17 } else { 1 };
+            most += if most > close && most + 2 * close < all { 29 } else { stride(most, number) };
         }
     }
 }

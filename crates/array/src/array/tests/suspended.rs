@@ -6,7 +6,7 @@ use crate::action::Command;
 use crate::format::ppl::{self, PplArea, is_suspended, place_code};
 use crate::grow::Grow;
 use crate::log::ppl::PplScan;
-use world::{Fate, lose_after};
+use world::{Fate, lose_after, stride};
 
 /// Where the logs lie, behind the bad-block log. Before the data there is room for two chunks.
 const AREA: PplArea = PplArea { sector: 32, sectors: 16, is_ring: false };
@@ -136,7 +136,7 @@ fn named_logs_count(world: &World, since: u64, what: &str) {
 
 #[test]
 fn the_power_goes_at_any_write_while_logs_are_off() {
-    for change in CHANGES {
+    for (number, change) in CHANGES.into_iter().enumerate() {
         let mut most = 0;
         loop {
             let mut world = begin(change, feature::MULTIPLE_PPLS);
@@ -165,7 +165,7 @@ fn the_power_goes_at_any_write_while_logs_are_off() {
             if most > all {
                 break;
             }
-            most += if most > 24 && most + 50 < all { 29 } else { 1 };
+            most += if most > 24 && most + 50 < all { 47 } else { stride(most, number) };
         }
     }
 }

@@ -381,6 +381,12 @@ impl World {
     }
 }
 
+/// Returns how many writes later the power goes the next time, where not each is tried: after others
+/// in each test and for each `number`.
+pub(super) const fn stride(most: usize, number: usize) -> usize {
+    1 + ((most * 31 + number).wrapping_mul(0x9e37_79b9) >> 16) % 4
+}
+
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.
 pub(super) fn lose_after(world: &mut World, most: usize) -> std::rc::Rc<std::cell::Cell<usize>> {
     let seen = std::rc::Rc::new(std::cell::Cell::new(0));

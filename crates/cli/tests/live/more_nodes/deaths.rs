@@ -6,8 +6,10 @@ use crate::support::nodes::{Node, all_in_sync, detail, members, server};
 use crate::support::{Lab, until};
 
 impl Served {
-    /// Kills a node, waits until the array goes on without it, and returns its address.
+    /// Kills a node, waits until the array goes on without it, and returns its address. Little
+    /// moves until it is back.
     fn lose(&mut self, at: usize) -> String {
+        self.lab.ok("limit x --max 128K", &[]);
         let node = self.nodes.remove(at);
         let address = node.address.clone();
         node.kill();
@@ -16,6 +18,7 @@ impl Served {
     }
 
     fn bring_back(&mut self, at: usize, address: &str) {
+        self.lab.ok("limit x --max 1M", &[]);
         self.nodes.insert(at, Node::start_at(&self.lab, address, &self.stores[at]));
     }
 
@@ -61,7 +64,7 @@ impl Served {
 #[test]
 fn level_4_moves_to_one_more_node_while_a_node_and_the_client_die() {
     let shape = "-l 4 --chunk 64K --consistency-policy journal --journal-size 16M";
-    let mut served = Served::over(shape, 3, 16);
+    let mut served = Served::over(shape, 3, 32);
     let writer = served.write(0);
     served.grow();
     in_the_middle(&served.lab, "a window");
@@ -99,7 +102,7 @@ fn level_6_moves_to_one_more_node_while_two_nodes_and_the_client_die() {
 /// The new node dies and comes back; then a client on another machine takes the array over.
 #[test]
 fn level_10_moves_to_one_more_node_while_that_dies_and_the_client_is_replaced() {
-    let mut served = Served::over("-l 10 --layout n2 --chunk 64K", 3, 16);
+    let mut served = Served::over("-l 10 --layout n2 --chunk 64K", 3, 32);
     let writer = served.write(0);
     served.grow();
     in_the_middle(&served.lab, "a window");

@@ -150,7 +150,7 @@ fn data_move_in_place() {
 fn the_power_goes_at_any_write_of_a_move_in_place() {
     let changes = IN_PLACE.iter().map(|change| (*change, Version::V1_2));
     let old = IN_PLACE[1..3].iter().map(|change| (*change, Version::V0_90));
-    for (change, version) in changes.chain(old) {
+    for (number, (change, version)) in changes.chain(old).enumerate() {
         let mut most = 0;
         loop {
             let (mut world, spill) = with_spill_of(change, most % 2 == 0, version);
@@ -177,7 +177,7 @@ fn the_power_goes_at_any_write_of_a_move_in_place() {
             if most > all {
                 break;
             }
-            most += if most > 40 && most + 60 < all { 29 } else { 1 };
+            most += if most > 40 && most + 60 < all { 47 } else { stride(most, number) };
         }
     }
 }
