@@ -16,7 +16,7 @@ use crate::support::{Run, braid, root, sparse_file, until};
 const BOOTED: &str = include_str!("booted.sh");
 const MEMBER_BYTES: u64 = 64 << 20;
 /// In software, on a machine that does much else.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(900);
 /// The status when there is no guest to be had.
 pub(crate) const CANNOT: i32 = 125;
 
