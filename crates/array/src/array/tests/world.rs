@@ -381,8 +381,8 @@ impl World {
     }
 }
 
-/// Returns how many writes later the power goes the next time, where not each is tried: after others
-/// in each test and for each `number`.
+/// Returns how many writes later the power goes the next time, where not each is tried: after
+/// others in each test and for each `number`.
 pub(super) const fn stride(most: usize, number: usize) -> usize {
     1 + ((most * 31 + number).wrapping_mul(0x9e37_79b9) >> 16) % 4
 }
