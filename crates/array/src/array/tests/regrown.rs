@@ -3,7 +3,7 @@
 use super::*;
 use crate::action::Command;
 use crate::grow::Grow;
-use world::{Fate, lose_after};
+use world::{Fate, holds, lose_after};
 
 /// Sectors of each member that are used at first.
 const LESS: u64 = MEMBER_SECTORS - 192;
@@ -44,11 +44,7 @@ fn another_change_follows_one_that_the_power_cut_short() {
                 world.rule(|_, _| Fate::Serve);
                 world.run();
                 assert_eq!(world.array.status().degraded, 0, "{what}");
-                for (number, expected) in content.chunks(512 << 10).enumerate() {
-                    let sectors = expected.len() as u64 / SECTOR_BYTES;
-                    let read = world.read(number as u64 * 1024, sectors).unwrap();
-                    assert!(read == expected, "{what}");
-                }
+                holds(&mut world, &content, &what);
                 assert_eq!(world.check(), 0, "{what}");
             }
         }

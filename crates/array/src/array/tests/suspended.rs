@@ -6,7 +6,7 @@ use crate::action::Command;
 use crate::format::ppl::{self, PplArea, is_suspended, place_code};
 use crate::grow::Grow;
 use crate::log::ppl::PplScan;
-use world::{Fate, lose_after, stride};
+use world::{Fate, holds, lose_after, lose_once_more, stride};
 
 /// Where the logs lie, behind the bad-block log. Before the data there is room for two chunks.
 const AREA: PplArea = PplArea { sector: 32, sectors: 16, is_ring: false };
@@ -52,14 +52,6 @@ fn fill_kept(world: &mut World, grow: Grow) -> Vec<u8> {
         content.truncate(content.len() / 2);
     }
     content
-}
-
-fn holds(world: &mut World, content: &[u8], what: &str) {
-    for (number, expected) in content.chunks(512 << 10).enumerate() {
-        let sectors = expected.len() as u64 / SECTOR_BYTES;
-        let read = world.read(number as u64 * 1024, sectors).unwrap();
-        assert!(read == expected, "{what}: block {number}");
-    }
 }
 
 fn log(world: &World, index: usize) -> PplScan {
@@ -152,11 +144,7 @@ fn the_power_goes_at_any_write_while_logs_are_off() {
             named_logs_count(&world, since, &what);
             world.cut_power_and_restart();
             assert_eq!(world.array.status().degraded, 0, "{what}");
-            if most % 3 == 0 {
-                lose_after(&mut world, most % 40);
-                world.run_until_idle();
-                world.cut_power_and_restart();
-            }
+            lose_once_more(&mut world, most, World::cut_power_and_restart);
             world.rule(|_, _| Fate::Serve);
             world.run();
             holds(&mut world, &content, &what);

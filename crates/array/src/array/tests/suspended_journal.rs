@@ -8,7 +8,7 @@ use crate::grow::Grow;
 use crate::log::journal::JournalScan;
 use crate::status::JournalMode;
 use logs::add_journal;
-use world::{Fate, lose_after, stride};
+use world::{Fate, holds, lose_after, lose_once_more, stride};
 
 const CHUNK: u32 = 8;
 /// Sectors of each member that are used where there is to be room behind them.
@@ -71,14 +71,6 @@ fn fill_kept(world: &mut World, (_, disks, grow, _): Change) -> Vec<u8> {
         content[(sector * SECTOR_BYTES) as usize..][..4096].copy_from_slice(&bytes);
     }
     content
-}
-
-fn holds(world: &mut World, content: &[u8], what: &str) {
-    for (number, expected) in content.chunks(512 << 10).enumerate() {
-        let sectors = expected.len() as u64 / SECTOR_BYTES;
-        let read = world.read(number as u64 * 1024, sectors).unwrap();
-        assert!(read == expected, "{what}: block {number}");
-    }
 }
 
 /// The disk that holds the journal: the one behind the first members.
@@ -177,11 +169,7 @@ fn the_power_goes_at_any_write_while_a_journal_is_off() {
             let what = format!("{change:?}: {most} of {all} writes");
             world.cut_power_and_restart();
             assert!(world.array.status().degraded <= 1, "{what}");
-            if most % 3 == 0 {
-                lose_after(&mut world, most % 40);
-                world.run_until_idle();
-                world.cut_power_and_restart();
-            }
+            lose_once_more(&mut world, most, World::cut_power_and_restart);
             world.rule(|_, _| Fate::Serve);
             world.run();
             holds(&mut world, &content, &what);

@@ -381,6 +381,26 @@ impl World {
     }
 }
 
+/// Checks that the array begins with this content.
+pub(super) fn holds(world: &mut World, content: &[u8], what: &str) {
+    let sectors = content.len() as u64 / SECTOR_BYTES;
+    assert!(world.array.array_sectors() >= sectors, "{what}");
+    for sector in (0..sectors).step_by(1024) {
+        let read = world.read(sector, (sectors - sector).min(1024)).unwrap();
+        let start = (sector * SECTOR_BYTES) as usize;
+        assert!(read == content[start..start + read.len()], "{what}: at {sector}");
+    }
+}
+
+/// Has the power go once more in one of three arrays, on the way after the first time.
+pub(super) fn lose_once_more(world: &mut World, most: usize, restart: impl FnOnce(&mut World)) {
+    if most.is_multiple_of(3) {
+        lose_after(world, most % 40);
+        world.run_until_idle();
+        restart(world);
+    }
+}
+
 /// Returns how many writes later the power goes the next time, where not each is tried: after
 /// others in each test and for each `number`.
 pub(super) const fn stride(most: usize, number: usize) -> usize {

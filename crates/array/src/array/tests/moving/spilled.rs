@@ -165,11 +165,7 @@ fn the_power_goes_at_any_write_of_a_move_in_place() {
             }
             restart(&mut world, spill);
             assert_eq!(world.array.status().degraded, 0, "{what}");
-            if most % 3 == 0 {
-                lose_after(&mut world, most % 40);
-                world.run_until_idle();
-                restart(&mut world, spill);
-            }
+            lose_once_more(&mut world, most, |world| restart(world, spill));
             world.rule(|_, _| Fate::Serve);
             world.run();
             holds(&mut world, &content, &what);

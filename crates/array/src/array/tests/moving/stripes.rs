@@ -96,11 +96,7 @@ fn the_power_goes_at_any_write_while_stripes_move() {
             world.cut_power_and_restart();
             let what = format!("{change:?}: {most} of {all} writes");
             holds(&mut world, &content, &what);
-            if most % 3 == 0 {
-                lose_after(&mut world, most % 40);
-                world.run_until_idle();
-                world.cut_power_and_restart();
-            }
+            lose_once_more(&mut world, most, World::cut_power_and_restart);
             world.rule(|_, _| Fate::Serve);
             world.run();
             holds(&mut world, &content, &what);
