@@ -3,10 +3,9 @@
 use super::Array;
 use super::io::Owner;
 use super::job::{Check, Job, JobKind};
-use super::reshaping::Reshaping;
+use super::reshaping::{Asked, Reshaping};
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
-use crate::format::superblock::feature;
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
 use crate::log::journal::JournalArea;
 use crate::{Buf, IoOp};
@@ -73,6 +72,7 @@ impl Array {
         self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_growing(traffic));
+        self.reshaping.begin_asked(&mut self.lane, &self.logging);
         // Requests that were held may begin now: they are in flight.
         if !self.requests.any_held() {
             self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
@@ -83,18 +83,13 @@ impl Array {
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
         self.lane.members_change();
-        let Self { lane, logging, .. } = self;
-        let begun = match command {
-            Command::Grow(grow) => Reshaping::begin(lane, logging, id, grow, false),
-            Command::GrowSuspending(grow) => Reshaping::begin(lane, logging, id, grow, true),
+        let Self { lane, logging, reshaping, .. } = self;
+        let (grow, suspends) = match command {
+            Command::Grow(grow) => (grow, false),
+            Command::GrowSuspending(grow) => (grow, true),
             _ => return self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic)),
         };
-        if let Err(why) = begun {
-            if !lane.keeper().status().superblock.has(feature::RESHAPE_ACTIVE) {
-                lane.report(LaneReport::NothingIsSaved);
-            }
-            lane.actions.push_back(Action::Reply { id, result: Err(why) });
-        }
+        reshaping.ask(lane, logging, Asked { id, grow, suspends });
     }
 
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {

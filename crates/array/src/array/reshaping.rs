@@ -1,6 +1,8 @@
 //! Another shape for the array, as far as the lane has a part in it: requests are mapped by the new
 //! one when all members know of it, and while data move a window of the array is kept still.
 
+use std::collections::VecDeque;
+
 use super::io::Owner;
 use super::job::move_strips;
 use super::jobs::Jobs;
@@ -13,6 +15,7 @@ use super::space::Space;
 use super::starting::Logging;
 use crate::action::{Action, CommandId, IoOp};
 use crate::format::ppl::is_suspended;
+use crate::format::superblock::feature;
 use crate::format::suspended::journal_number;
 use crate::geometry::Geometry;
 use crate::grow::{self, Grow, NewShape};
@@ -25,27 +28,56 @@ use crate::{Buf, MemberId, Refusal};
 /// [`LaneCommand::Window`]: crate::keeper::LaneCommand::Window
 #[derive(Debug, Default)]
 pub(super) struct Reshaping {
+    /// Shapes that were asked for while the array starts, or takes another.
+    asked: VecDeque<Asked>,
     opens: bool,
     /// A header that is written to this device once what was saved there is durable.
     header: Option<(MemberId, Vec<u8>)>,
 }
 
+/// A shape that was asked for: with `suspends` also where the log has to be off meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) id: CommandId,
+    pub(super) grow: Grow,
+    pub(super) suspends: bool,
+}
+
 impl Reshaping {
-    /// Has the keeper tell the members of another shape, where one can be; with `suspends` also
-    /// where the log has to be off meanwhile.
-    pub(super) fn begin(
-        lane: &mut Lane,
-        logging: &Logging,
-        id: CommandId,
-        grow: Grow,
-        suspends: bool,
-    ) -> Result<(), Refusal> {
-        let keeper = lane.keeper();
-        if keeper.holds_requests() || keeper.is_stopping() || !logging.is_over() {
-            let reason = "the array is being started, stopped or given another shape";
-            return Err(Refusal::new(reason, "try again in a moment"));
+    /// Takes in that another shape is asked for: it begins at once, or when the array has started
+    /// and has the shape that it is being given.
+    pub(super) fn ask(&mut self, lane: &mut Lane, logging: &Logging, asked: Asked) {
+        self.asked.push_back(asked);
+        self.begin_asked(lane, logging);
+    }
+
+    /// Begins with what was asked for, as soon as it can.
+    pub(super) fn begin_asked(&mut self, lane: &mut Lane, logging: &Logging) {
+        while !self.asked.is_empty() {
+            let keeper = lane.keeper();
+            let stops = keeper.is_stopping();
+            if !stops && (keeper.holds_requests() || !logging.is_over()) {
+                return;
+            }
+            let Some(asked) = self.asked.pop_front() else { return };
+            let begun = if stops {
+                Err(Refusal::new("the array is being stopped", "assemble it, and ask again"))
+            } else {
+                Self::begin(lane, logging, asked)
+            };
+            if let Err(why) = begun {
+                if !lane.keeper().status().superblock.has(feature::RESHAPE_ACTIVE) {
+                    lane.report(LaneReport::NothingIsSaved);
+                }
+                lane.actions.push_back(Action::Reply { id: asked.id, result: Err(why) });
+            }
         }
-        let mut status = keeper.status();
+    }
+
+    /// Has the keeper tell the members of another shape, where one can be.
+    fn begin(lane: &mut Lane, logging: &Logging, asked: Asked) -> Result<(), Refusal> {
+        let Asked { id, grow, suspends } = asked;
+        let mut status = lane.keeper().status();
         if suspends {
             status = grow::suspended(&status, grow)?;
         }

@@ -25,8 +25,18 @@ const CHANGES: [(u32, Grow); 6] = [
     (4, Grow::Size(Some(LESS - 64))),
 ];
 
-fn begin((disks, grow): (u32, Grow), feature: u32) -> World {
-    let mut world = World::with(5, 2, disks, CHUNK, |config| {
+fn begin(change: (u32, Grow), feature: u32) -> World {
+    let mut world = made(change, feature);
+    if let (disks, Grow::RaidDisks(to)) = change {
+        (disks..to).for_each(|_| _ = world.add_disk());
+    }
+    world.run();
+    world
+}
+
+/// The array, about to start.
+fn made((disks, grow): (u32, Grow), feature: u32) -> World {
+    World::with(5, 2, disks, CHUNK, |config| {
         let members = config.members.iter_mut().map(|member| &mut member.superblock);
         for superblock in members.chain([&mut config.superblock]) {
             superblock.feature_map |= feature;
@@ -37,12 +47,7 @@ fn begin((disks, grow): (u32, Grow), feature: u32) -> World {
         }
         let generations = vec![Some(0); config.members.len()];
         config.log = StartLog::PartialParity { fixes: Vec::new(), generations, closed: false };
-    });
-    if let Grow::RaidDisks(to) = grow {
-        (disks..to).for_each(|_| _ = world.add_disk());
-    }
-    world.run();
-    world
+    })
 }
 
 /// Fills the array. Returns what is to stay of that.
@@ -111,6 +116,28 @@ fn logs_are_off_while_the_shape_changes_and_on_again_afterwards() {
         world.cut_power_and_restart();
         assert!(!world.array.status().superblock.has(feature::RESHAPE_ACTIVE), "{what}");
         assert_eq!(world.check(), 0, "{what}");
+    }
+}
+
+/// What is asked for while the array starts is not refused: who starts it need not wait for that.
+#[test]
+fn a_change_begins_when_the_array_has_started() {
+    for stops in [false, true] {
+        let mut world = made(CHANGES[1], feature::PPL);
+        world.hold(|_, op| matches!(op, IoOp::Write { .. }));
+        world.run_until_idle();
+        assert!(!world.begin_command(Command::GrowSuspending(CHANGES[1].1)));
+        assert_eq!(world.refusals, [""; 0], "it waits");
+        if stops {
+            world.tell(Command::Stop);
+        }
+        world.hold_nothing();
+        world.run();
+        let layout = world.superblock(0).layout;
+        match stops {
+            false => assert_eq!((layout, &world.refusals[..]), (0, &[][..])),
+            true => assert_eq!((layout, &*world.refusals[0]), (2, "the array is being stopped")),
+        }
     }
 }
 
