@@ -70,6 +70,14 @@ places() {
 	judged places "$seed" "grown_places:: -- --ignored" GROWN_SEED=$seed GROWN_PLACES=20
 }
 
+# Power cuts after each write of changes of the shape, of which a test run draws some.
+cuts() {
+	local began=$SECONDS
+	BRAID_EVERY_CUT=1 cargo test -q --profile checked --workspace --lib -- array::tests::moving \
+		array::tests::suspended array::tests::grow >target/soak/cuts 2>&1 ||
+		note cuts 0 $((SECONDS - began)) BRAID_EVERY_CUT=1 scripts/test.sh unit
+}
+
 rate() {
 	echo "$commit $(BUILT=1 RATE=1 SEEDS=1000 START=$RANDOM scripts/mutants.sh "$1" | head -n 1)" |
 		tee -a "$rates"
@@ -97,7 +105,7 @@ while [ $SECONDS -lt "$until" ]; do
 	places
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
-	[ $round != 1 ] || model
+	[ $round != 1 ] || { model; cuts; }
 done
 echo "$round rounds; found: $(wc -l <"$found")"
 [ ! -s "$found" ]

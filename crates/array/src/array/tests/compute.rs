@@ -15,8 +15,10 @@ impl World {
                         sum.copy_from_slice(self.bytes(output));
                     }
                     for (input, coef) in inputs.iter().zip(row) {
+                        let products: [u8; 256] =
+                            std::array::from_fn(|byte| braid_parity::gf::mul(*coef, byte as u8));
                         for (to, from) in sum.iter_mut().zip(input) {
-                            *to ^= braid_parity::gf::mul(*coef, *from);
+                            *to ^= products[usize::from(*from)];
                         }
                     }
                     self.bytes(output).copy_from_slice(&sum);

@@ -2,7 +2,7 @@
 //! power went, the array is there with all that it held.
 
 use super::restart::is_superblock;
-use super::world::Fate;
+use super::world::{Fate, next_cut};
 use super::*;
 use crate::action::{Command, IoError};
 use crate::events::SyncAction;
@@ -255,7 +255,8 @@ fn cut_at_each_write(begin: impl Fn() -> World, change: &Command, degraded: u16,
     let mut whole = begin();
     whole.command(change.clone());
     let after = (whole.array.array_sectors() * SECTOR_BYTES) as usize;
-    for most in 0.. {
+    let mut most = 0;
+    loop {
         let mut world = begin();
         let mut content = fill(&mut world);
         content.truncate(after);
@@ -285,6 +286,7 @@ fn cut_at_each_write(begin: impl Fn() -> World, change: &Command, degraded: u16,
         if most > all {
             return;
         }
+        most = next_cut(most, all, all, what.len());
     }
 }
 

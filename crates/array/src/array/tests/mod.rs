@@ -139,14 +139,14 @@ fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
 /// Pseudo-random bytes.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 24) as u8
-        })
-        .collect()
+    let mut bytes = vec![0; len];
+    for eight in bytes.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        eight.copy_from_slice(&state.to_le_bytes()[..eight.len()]);
+    }
+    bytes
 }
 
 const SHAPES: &[(i32, u32, u32, u32)] = &[

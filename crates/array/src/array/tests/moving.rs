@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use clients::{Clients, range};
 
-use super::world::{Fate, holds, lose_after, lose_once_more, stride};
+use super::world::{Fate, holds, lose_after, lose_once_more, next_cut};
 use super::*;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
@@ -208,7 +208,7 @@ fn the_power_goes_at_any_write_of_a_reshape() {
             }
             // More writes at the begin and at the end.
             let close = if number < 2 { 60 } else { 16 };
-            most += if most > close && most + 2 * close < all { 29 } else { stride(most, number) };
+            most = next_cut(most, all, close, number);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::action::Command;
 use crate::format::ppl::{self, PplArea, is_suspended, place_code};
 use crate::grow::Grow;
 use crate::log::ppl::PplScan;
-use world::{Fate, holds, lose_after, lose_once_more, stride};
+use world::{Fate, holds, lose_after, lose_once_more, next_cut};
 
 /// Where the logs lie, behind the bad-block log. Before the data there is room for two chunks.
 const AREA: PplArea = PplArea { sector: 32, sectors: 16, is_ring: false };
@@ -180,7 +180,7 @@ fn the_power_goes_at_any_write_while_logs_are_off() {
             if most > all {
                 break;
             }
-            most += if most > 24 && most + 50 < all { 47 } else { stride(most, number) };
+            most = next_cut(most, all, 24, number);
         }
     }
 }

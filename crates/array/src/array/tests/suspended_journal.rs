@@ -8,7 +8,7 @@ use crate::grow::Grow;
 use crate::log::journal::JournalScan;
 use crate::status::JournalMode;
 use logs::add_journal;
-use world::{Fate, holds, lose_after, lose_once_more, stride};
+use world::{Fate, holds, lose_after, lose_once_more, next_cut};
 
 const CHUNK: u32 = 8;
 /// Sectors of each member that are used where there is to be room behind them.
@@ -175,7 +175,7 @@ fn the_power_goes_at_any_write_while_a_journal_is_off() {
             holds(&mut world, &content, &what);
             is_back(&mut world, change, &what);
             assert_eq!(world.check(), 0, "{what}");
-            most += if most > 40 && most + 50 < all { 47 } else { stride(most, number) };
+            most = next_cut(most, all, 32, number);
         }
     }
 }

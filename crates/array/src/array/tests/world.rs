@@ -401,10 +401,22 @@ pub(super) fn lose_once_more(world: &mut World, most: usize, restart: impl FnOnc
     }
 }
 
-/// Returns how many writes later the power goes the next time, where not each is tried: after
-/// others in each test and for each `number`.
-pub(super) const fn stride(most: usize, number: usize) -> usize {
-    1 + ((most * 31 + number).wrapping_mul(0x9e37_79b9) >> 16) % 4
+/// Returns after how many writes of `all` the power goes the next time: seldom in the middle, more
+/// often where a change begins and ends, which is the first and last `close` ones. After others in
+/// each test, for each `number`, and for each draw (`BRAID_DRAW`); after each with
+/// `BRAID_EVERY_CUT`.
+pub(super) fn next_cut(most: usize, all: usize, close: usize, number: usize) -> usize {
+    if std::env::var_os("BRAID_EVERY_CUT").is_some() {
+        return most + 1;
+    }
+    let draw = std::env::var_os("BRAID_DRAW").and_then(|draw| draw.to_str()?.parse().ok());
+    let draw: usize = draw.unwrap_or(0);
+    let drawn = (most * 31 + number + draw).wrapping_mul(0x9e37_79b9) >> 16;
+    let is_close = most < close || most + close >= all;
+    let few = (all.saturating_sub(2 * close) / 2).max(1);
+    let next = most + 1 + if is_close { drawn % 7 } else { few / 2 + drawn % few };
+    // The last one is after all of them, and those at the end are not passed over.
+    if is_close { next } else { next.min((all - close).max(most + 1)) }
 }
 
 /// Loses what is written after so many writes, as when the power goes. Returns the count of all.

@@ -173,7 +173,7 @@ fn the_power_goes_at_any_write_of_a_move_in_place() {
             if most > all {
                 break;
             }
-            most += if most > 40 && most + 60 < all { 47 } else { stride(most, number) };
+            most = next_cut(most, all, 32, number);
         }
     }
 }
@@ -398,7 +398,7 @@ fn the_power_goes_on_the_way_back() {
             if most > all {
                 break;
             }
-            most += 3;
+            most = next_cut(most, all, 24, 0);
         }
     }
 }
@@ -430,7 +430,7 @@ fn fewer_members_in_place() {
                 assert_eq!(world.array.status().superblock.raid_disks, roles_after(change));
                 break;
             }
-            most += if most > 40 && most + 60 < all { 29 } else { 1 };
+            most = next_cut(most, all, 32, 1);
         }
     }
 }

@@ -83,7 +83,7 @@ fn stripes_move_more_than_once() {
 /// what follows.
 #[test]
 fn the_power_goes_at_any_write_while_stripes_move() {
-    for &change in CHANGES {
+    for (number, &change) in CHANGES.iter().enumerate() {
         let mut most = 0;
         loop {
             let mut world = begin(change, false);
@@ -108,7 +108,7 @@ fn the_power_goes_at_any_write_while_stripes_move() {
                 assert_eq!(Grow::RaidDisks(disks), change.4, "{what}");
                 break;
             }
-            most += if most > 60 && most + 120 < all { 11 } else { 1 };
+            most = next_cut(most, all, 40, number);
         }
     }
 }
@@ -188,7 +188,7 @@ fn the_power_goes_at_any_write_of_a_way_back_of_stripes() {
             assert_eq!(world.array.status().superblock.raid_disks, change.2, "{what}");
             break;
         }
-        most += 1;
+        most = next_cut(most, all, 20, 0);
     }
 }
 
