@@ -105,7 +105,7 @@ while [ $SECONDS -lt "$until" ]; do
 	places
 	rate "${rules[round % ${#rules[@]}]}"
 	round=$((round + 1))
-	[ $round != 1 ] || { model; cuts; }
+	[ $round != 1 ] || { model; cuts; judged rows 0 ''; }
 done
 echo "$round rounds; found: $(wc -l <"$found")"
 [ ! -s "$found" ]

@@ -105,7 +105,8 @@ impl Content {
             let expected = &mut expected[..part as usize];
             self.fill(offset + done, expected);
             self.excuse(offset + done, expected, &found);
-            if let Some(at) = found.iter().zip(expected.iter()).position(|(a, b)| a != b) {
+            if *found != *expected {
+                let at = found.iter().zip(expected.iter()).position(|(a, b)| a != b).unwrap_or(0);
                 return Err(format!("wrong byte at {}", offset + done + at as u64));
             }
             done += part;
@@ -148,13 +149,21 @@ impl std::str::FromStr for Content {
 fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     for (index, sector) in buffer.chunks_mut(SECTOR_BYTES as usize).enumerate() {
         let number = offset / SECTOR_BYTES + index as u64;
-        let rich = number.is_multiple_of(RICH_EVERY_SECTORS);
-        let mut word = mix(seed, number << 6);
-        for (position, bytes) in sector.chunks_mut(8).enumerate() {
-            if rich {
-                word = mix(seed, (number << 6) + position as u64);
+        let first = mix(seed, number << 6).to_le_bytes();
+        if number.is_multiple_of(RICH_EVERY_SECTORS) {
+            for (position, bytes) in sector.chunks_mut(8).enumerate() {
+                let word = mix(seed, (number << 6) + position as u64);
+                bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
             }
-            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+            continue;
+        }
+        let mut done = first.len().min(sector.len());
+        sector[..done].copy_from_slice(&first[..done]);
+        // Twice as much each time, as this takes a good part of the time of tests.
+        while done < sector.len() {
+            let more = done.min(sector.len() - done);
+            sector.copy_within(..more, done);
+            done += more;
         }
     }
 }

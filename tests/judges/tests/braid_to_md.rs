@@ -153,7 +153,7 @@ fn every_array<'a>(test: &str, arrays: impl Iterator<Item = (Shape, &'a [&'a str
     }
     let mut left = Vec::new();
     let mut findings = Vec::new();
-    for (number, (shape, more)) in arrays.enumerate() {
+    for (number, (shape, more)) in support::drawn(arrays.enumerate()) {
         let mut name = format!("{}-{}-{}", shape.0, shape.1, shape.2);
         for value in more.iter().filter(|word| !word.starts_with("--")) {
             name.extend(["-", value]);

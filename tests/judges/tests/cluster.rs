@@ -33,7 +33,7 @@ fn md_assembles_what_nodes_store() {
     }
     let mut left = Vec::new();
     let mut findings = Vec::new();
-    for (number, shape) in OF_MD.iter().enumerate() {
+    for (number, shape) in support::drawn(OF_MD.iter().enumerate()) {
         let name = format!("cluster-{}-{}-{}", shape.0, shape.1, shape.2);
         match support::attempt(|| live(&name, shape, number as u64)) {
             Ok(array) => left.push(array),

@@ -58,7 +58,7 @@ fn acknowledged_writes_survive_a_kill() {
     ];
     let mut left = Vec::new();
     let mut findings = Vec::new();
-    for (number, (level, layout, devices, policy)) in shapes.iter().enumerate() {
+    for (number, (level, layout, devices, policy)) in support::drawn(shapes.iter().enumerate()) {
         let name = format!("kill-{level}-{layout}-{policy}");
         let mut arguments = match *policy {
             "ppl" => vec!["--consistency-policy", "ppl"],

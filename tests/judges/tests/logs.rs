@@ -148,7 +148,7 @@ fn every_archive(test: &str, prefix: &str) {
     }
     let directory = support::directory(test);
     let mut findings = Vec::new();
-    for name in names(prefix) {
+    for name in support::drawn(names(prefix)) {
         let archive = Archive::unpack(&name, &directory);
         for case in archive.cases() {
             if let Err(finding) = support::attempt(|| one(&archive, &case)) {

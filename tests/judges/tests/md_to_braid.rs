@@ -37,7 +37,7 @@ fn read_arrays(test: &str, levels: &[&str]) {
         return skip(test, &reason);
     }
     let arrays = golden::all().iter();
-    read_all(arrays.filter(|array| levels.contains(&array.level())));
+    read_all(support::drawn(arrays.filter(|array| levels.contains(&array.level()))));
 }
 
 /// Those that are committed need no guest.

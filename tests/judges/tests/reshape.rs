@@ -171,7 +171,7 @@ fn reads_arrays_in_the_middle_of_a_reshape() {
         return skip("reads_arrays_in_the_middle_of_a_reshape", &reason);
     }
     let mut findings = Vec::new();
-    for array in all().iter().filter(|array| array.is_readable()) {
+    for array in support::drawn(all().iter().filter(|array| array.is_readable())) {
         let before = fingerprints(&array.members);
         let name = &array.name;
         if let Err(why) = cat(array, &array.members, &array.options()) {
@@ -220,7 +220,7 @@ fn ends_what_md_began() {
     }
     let mut findings = Vec::new();
     // That of stripes is taken only when that is asked for.
-    for name in GO_ON.into_iter().chain(["zero"]) {
+    for name in support::drawn(GO_ON.into_iter().chain(["zero"])) {
         let array = named(name);
         // Where the position is old, only all members tell the true one.
         let counts = if array.without.len() == array.members.len() { 0..=1 } else { 0..=0 };
@@ -270,7 +270,7 @@ fn serves_arrays_in_the_middle_of_a_reshape() {
     if let Err(reason) = guest::available() {
         return skip("serves_arrays_in_the_middle_of_a_reshape", &reason);
     }
-    for array in all().iter().filter(|array| array.is_readable()) {
+    for array in support::drawn(all().iter().filter(|array| array.is_readable())) {
         let _alone = USERS.write().unwrap_or_else(PoisonError::into_inner);
         let before = fingerprints(&array.members);
         if !GO_ON.contains(&array.name.as_str()) {

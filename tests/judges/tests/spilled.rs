@@ -110,8 +110,8 @@ fn md_ends_what_braid_moved_in_place() {
     if let Err(reason) = available() {
         return skip(test, &reason);
     }
-    let rows = TABLE.lines().zip(6000..);
-    let arrays: Vec<Killed> = rows.map(killed).collect();
+    let rows = support::drawn(TABLE.lines().zip(6000..));
+    let arrays: Vec<Killed> = rows.into_iter().map(killed).collect();
     let mut script = backups::guest_functions();
     for Killed { name, members, content, size_bytes } in &arrays {
         let directory = members[0].parent().expect("a directory");

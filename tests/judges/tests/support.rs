@@ -9,6 +9,25 @@ use std::time::{Duration, Instant};
 /// No program of a test may run longer, but for a guest.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// Returns the rows of a table that this run looks at: all of them, or with `DRAW`, a number that
+/// the gate draws by what is committed, one of three.
+pub(crate) fn drawn<T>(rows: impl IntoIterator<Item = T>) -> Vec<T> {
+    let draw = draw();
+    let is_drawn = |place: usize| draw.is_none_or(|draw| (place + draw).is_multiple_of(3));
+    let rows = rows.into_iter().enumerate();
+    rows.filter(|(place, _)| is_drawn(*place)).map(|(_, row)| row).collect()
+}
+
+/// Returns whether this run looks at this one of two that take long.
+pub(crate) fn is_drawn(one_of_two: usize) -> bool {
+    draw().is_none_or(|draw| draw / 3 % 2 == one_of_two)
+}
+
+fn draw() -> Option<usize> {
+    let draw = std::env::var("DRAW").ok()?;
+    Some(draw.parse().unwrap_or_else(|_| panic!("DRAW={draw}")))
+}
+
 /// What a program did.
 #[derive(Debug)]
 pub(crate) struct Run {
