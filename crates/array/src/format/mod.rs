@@ -1,5 +1,5 @@
 //! md's on-disk format: superblocks 0.90 and 1.x, bad-block log, write-intent bitmap,
-//! partial parity log and journal.
+//! partial parity log and journal; and beside it, checksums of the data.
 //! Decoders take hostile bytes; encoders write what Linux md writes.
 
 pub mod backup;
@@ -7,6 +7,7 @@ pub mod bad_blocks;
 pub mod bitmap;
 mod bitmap_superblock;
 mod bytes;
+pub mod integrity;
 pub mod journal;
 pub mod moved;
 pub mod ppl;
