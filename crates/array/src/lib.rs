@@ -30,6 +30,7 @@ pub mod outline;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+mod regions;
 pub mod request;
 pub mod stack;
 pub mod status;

@@ -2,50 +2,55 @@
 //!
 //! A bit is set and on the members before a write in its chunk starts. The bit is cleared lazily,
 //! after a flush, when no write is in flight in the chunk, nothing asks for a resync of it, and
-//! every role is in sync.
+//! every role is in sync. Writes are counted by [`regions`](crate::regions).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::SECTOR_BYTES;
 use crate::format::Bitmap;
+use crate::regions::{CountedRegions, RegionMarks};
 
-/// The count of writes in a chunk, of which more are counted beside.
-const COUNT: u16 = 0x1fff;
-/// Flag of a chunk that must be resynced, or copied to a member that was away.
-const NEEDED: u16 = 0x8000;
-/// Idle when the flush of the running checkpoint began.
-const NOMINATED: u16 = 0x4000;
-
-/// The bitmap with what is in flight.
+/// The bitmap with what is in flight. The bits that are needed are those of chunks which must be
+/// resynced, or copied to a member that was away.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) bitmap: Bitmap,
-    chunks: Vec<u16>,
-    /// Writes in a chunk beyond [`COUNT`].
-    beyond: BTreeMap<usize, u64>,
-    /// Bits that are not on the members yet, and the metadata update that puts them there.
-    unwritten: BTreeMap<usize, u64>,
-    /// Number of chunks ahead of a sequential writer that are marked before it gets there.
-    ahead: usize,
-    /// Chunks have become idle since candidates for clearing were last looked for.
-    idled: bool,
+    chunks: CountedRegions,
+}
+
+impl RegionMarks for Bitmap {
+    fn is_marked(&self, region: usize) -> bool {
+        self.get(region as u64)
+    }
+
+    fn mark(&mut self, region: usize) -> bool {
+        !crate::broken("intent") && self.set(region as u64)
+    }
+
+    fn unmark(&mut self, region: usize) {
+        self.clear(region as u64);
+    }
+
+    fn page_of(&self, region: usize) -> usize {
+        self.page_of_bit(region as u64) as usize
+    }
 }
 
 impl Intent {
     /// Takes over a bitmap as read; `needed`: its bits ask for a resync; `ahead`: how many chunks
     /// ahead of a sequential writer are marked early.
     pub(crate) fn new(bitmap: Bitmap, needed: bool, ahead: usize) -> Self {
-        let chunks = (0..bitmap.bits())
-            .map(|bit| if needed && bitmap.get(bit) { NEEDED } else { 0 })
-            .collect();
-        let idled = bitmap.count() > 0;
-        Self { bitmap, chunks, beyond: BTreeMap::new(), unwritten: BTreeMap::new(), ahead, idled }
+        let count = bitmap.bits() as usize;
+        let is_needed = |bit| needed && bitmap.get(bit as u64);
+        let chunks = CountedRegions::new(count, ahead, &bitmap, is_needed);
+        Self { bitmap, chunks }
     }
 
     /// The same for a bitmap of a larger space, in which nothing is in flight: what lies behind
     /// `synced` asks for a resync.
     pub(super) fn with(&self, bitmap: Bitmap, synced: u64) -> Self {
-        let mut intent = Self::new(bitmap, false, self.ahead);
+        let mut intent = Self::new(bitmap, false, self.chunks.ahead());
         let end = intent.bitmap.superblock.sync_size_sectors;
         if synced < end && !crate::broken("grow-bitmap") {
             // A chunk may be new in part; and the bitmap may be of that size already, from a move
@@ -58,21 +63,22 @@ impl Intent {
     /// Has this range ask for a resync: the whole bitmap is to be written then.
     pub(super) fn need(&mut self, start: u64, end: u64) {
         for bit in self.chunk_range(start, end) {
-            self.chunks[bit] |= NEEDED;
+            self.chunks.need(bit);
             self.bitmap.set(bit as u64);
         }
     }
 
     /// The same without any bit: nothing is in flight, and all is in sync.
     pub(super) fn cleared(&self) -> Self {
-        Self::new(Bitmap::empty(self.bitmap.superblock.clone()), false, self.ahead)
+        let bitmap = Bitmap::empty(self.bitmap.superblock.clone());
+        Self::new(bitmap, false, self.chunks.ahead())
     }
 
     pub(crate) fn chunk_sectors(&self) -> u64 {
         u64::from(self.bitmap.superblock.chunk_bytes) / SECTOR_BYTES
     }
 
-    fn chunk_range(&self, start: u64, end: u64) -> std::ops::Range<usize> {
+    fn chunk_range(&self, start: u64, end: u64) -> Range<usize> {
         let chunk = self.chunk_sectors();
         let last = end.div_ceil(chunk).min(self.chunks.len() as u64);
         (start / chunk) as usize..last as usize
@@ -88,80 +94,30 @@ impl Intent {
         next: u64,
         pages: &mut BTreeSet<usize>,
     ) -> u64 {
-        let mut ticket = 0;
-        for bit in self.chunk_range(start, end) {
-            let count = self.chunks[bit] & COUNT;
-            let flags = self.chunks[bit] & !COUNT & !NOMINATED;
-            self.chunks[bit] = flags | (count + 1).min(COUNT);
-            if count == COUNT {
-                *self.beyond.entry(bit).or_default() += 1;
-            }
-            self.mark(bit, next, pages);
-            ticket = ticket.max(self.unwritten.get(&bit).copied().unwrap_or(0));
-            self.mark_ahead(bit, next, pages);
-        }
-        ticket
-    }
-
-    fn mark(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
-        if !crate::broken("intent") && self.bitmap.set(bit as u64) {
-            self.unwritten.insert(bit, next);
-            pages.insert(self.bitmap.page_of_bit(bit as u64) as usize);
-        }
-    }
-
-    /// Marks chunks ahead of a sequential writer, which may be at work where the chunk before is
-    /// marked, too: as soon as half of those ahead are used up, so that nobody waits for them.
-    fn mark_ahead(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
-        let last = (bit + self.ahead).min(self.chunks.len().saturating_sub(1));
-        let middle = (bit + self.ahead.div_ceil(2)).min(last);
-        let alone = bit > 0 && !self.bitmap.get(bit as u64 - 1);
-        if alone || self.bitmap.get(middle as u64) {
-            return;
-        }
-        for ahead in bit + 1..=last {
-            self.mark(ahead, next, pages);
-        }
-        self.idled = true;
+        let range = self.chunk_range(start, end);
+        self.chunks.begin(&mut self.bitmap, range, next, pages)
     }
 
     /// The updates up to this ticket are done.
     pub(crate) fn told(&mut self, done: u64) {
-        self.unwritten.retain(|_, ticket| *ticket > done);
+        self.chunks.told(done);
     }
 
     /// A write is over. `keep`: redundancy is short, so the bits must outlive it.
     pub(crate) fn end(&mut self, start: u64, end: u64, keep: bool) {
-        for bit in self.chunk_range(start, end) {
-            let is_beyond = self.end_beyond(bit);
-            let chunk = &mut self.chunks[bit];
-            let count = (*chunk & COUNT).saturating_sub(u16::from(!is_beyond));
-            *chunk = (*chunk & !COUNT) | count | if keep { NEEDED } else { 0 };
-            self.idled |= *chunk & (COUNT | NEEDED) == 0;
-        }
-    }
-
-    /// Counts a write off that is counted beside, if there is one in this chunk.
-    fn end_beyond(&mut self, bit: usize) -> bool {
-        let Some(more) = self.beyond.get_mut(&bit) else { return false };
-        *more -= 1;
-        if *more == 0 {
-            self.beyond.remove(&bit);
-        }
-        true
+        self.chunks.end(self.chunk_range(start, end), keep);
     }
 
     /// Returns whether any chunk of the range asks for a resync.
     pub(crate) fn needs_resync(&self, start: u64, end: u64) -> bool {
-        self.chunk_range(start, end).any(|bit| self.chunks[bit] & NEEDED != 0)
+        self.chunk_range(start, end).any(|bit| self.chunks.is_needed(bit))
     }
 
     /// The chunks that ask for a resync.
     pub(crate) fn needed(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let sectors = self.chunk_sectors();
-        let starts = (0..).step_by(sectors as usize);
-        let needed = starts.zip(&self.chunks).filter(|(_, chunk)| **chunk & NEEDED != 0);
-        needed.map(move |(start, _)| (start, start + sectors))
+        let needed = (0..self.chunks.len()).filter(|bit| self.chunks.is_needed(*bit));
+        needed.map(move |bit| (bit as u64 * sectors, (bit as u64 + 1) * sectors))
     }
 
     /// Returns whether any bit of the range is set.
@@ -173,60 +129,36 @@ impl Intent {
     /// `left` in their range.
     pub(crate) fn resynced(&mut self, left: impl Fn(u64, u64) -> bool) {
         let sectors = self.chunk_sectors();
-        for (start, chunk) in (0..).step_by(sectors as usize).zip(&mut self.chunks) {
-            if !left(start, start + sectors) {
-                *chunk &= !NEEDED;
-            }
-        }
-        self.idled = true;
+        self.chunks.need_no_more(|bit| left(bit as u64 * sectors, (bit as u64 + 1) * sectors));
     }
 
     /// Returns whether there may be anything to clear. Called at every turn, so it looks at no
     /// chunk.
     pub(crate) const fn clearable(&self) -> bool {
-        self.idled
+        self.chunks.clearable()
     }
 
     /// Looks for chunks to clear again: some that had to stay marked may not have to any more.
     pub(crate) const fn look_again(&mut self) {
-        self.idled = true;
+        self.chunks.look_again();
     }
 
     /// Marks the chunks that are idle now, and not marked ahead of a write under way, as candidates
     /// for clearing, but for those of a range that somebody `lacks`.
     pub(crate) fn nominate(&mut self, lacks: impl Fn(u64, u64) -> bool) {
-        self.forget_nominated();
-        self.idled = false;
-        let mut busy_until = 0;
         let sectors = self.chunk_sectors();
-        for (bit, chunk) in self.chunks.iter_mut().enumerate() {
-            let start = bit as u64 * sectors;
-            if *chunk & COUNT != 0 {
-                busy_until = bit + 1 + self.ahead;
-            }
-            let idle = *chunk & (COUNT | NEEDED) == 0 && bit >= busy_until;
-            if idle && self.bitmap.get(bit as u64) && !lacks(start, start + sectors) {
-                *chunk |= NOMINATED;
-            }
-        }
+        let lacks = |bit| lacks(bit as u64 * sectors, (bit as u64 + 1) * sectors);
+        self.chunks.nominate(&self.bitmap, lacks);
     }
 
     /// Makes no chunk a candidate any more.
     pub(crate) fn forget_nominated(&mut self) {
-        self.chunks.iter_mut().for_each(|chunk| *chunk &= !NOMINATED);
-        self.idled = true;
+        self.chunks.forget_nominated();
     }
 
     /// Clears the bits of the candidates that no write has touched since.
     pub(crate) fn clear_nominated(&mut self, pages: &mut BTreeSet<usize>) {
-        for (bit, chunk) in self.chunks.iter_mut().enumerate() {
-            if *chunk & NOMINATED != 0 {
-                *chunk &= !NOMINATED;
-                self.bitmap.clear(bit as u64);
-                self.unwritten.remove(&bit);
-                pages.insert(self.bitmap.page_of_bit(bit as u64) as usize);
-            }
-        }
+        self.chunks.clear_nominated(&mut self.bitmap, pages);
     }
 
     /// Checks that exactly these writes are counted, and that bits are set for them.
@@ -234,23 +166,8 @@ impl Intent {
     /// # Errors
     /// The first thing that is wrong.
     pub(super) fn check(&self, writes: &[(u64, u64, bool)]) -> Result<(), String> {
-        let counted = |(bit, chunk): (usize, &u16)| {
-            u64::from(chunk & COUNT) + self.beyond.get(&bit).copied().unwrap_or(0)
-        };
-        let mut counts: Vec<u64> = self.chunks.iter().enumerate().map(counted).collect();
-        for (start, end, _) in writes {
-            for bit in self.chunk_range(*start, *end) {
-                counts[bit] = counts[bit].wrapping_sub(1);
-            }
-        }
-        if let Some(bit) = counts.iter().position(|count| *count != 0) {
-            return Err(format!("writes in chunk {bit} are off by {}", counts[bit] as i64));
-        }
-        let told = |bit: usize| self.chunks[bit] & !NOMINATED == 0 || self.bitmap.get(bit as u64);
-        if let Some(bit) = (0..self.chunks.len()).find(|bit| !told(*bit)) {
-            return Err(format!("chunk {bit} is in use without its bit"));
-        }
-        Ok(())
+        let ranges = writes.iter().map(|(start, end, _)| self.chunk_range(*start, *end));
+        self.chunks.check(&self.bitmap, "chunk", ranges)
     }
 
     pub(crate) fn dirty_bits(&self) -> u64 {
@@ -261,6 +178,7 @@ impl Intent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::regions::COUNT;
 
     const CHUNK_SECTORS: u64 = 8;
 
