@@ -19,6 +19,7 @@ pub mod figures;
 pub mod format;
 pub mod geometry;
 pub mod grow;
+pub mod integrity;
 pub mod keeper;
 pub mod level;
 pub mod log;

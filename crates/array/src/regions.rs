@@ -2,10 +2,11 @@
 //! begins, and cleared lazily.
 //!
 //! The marks themselves belong to the owner, and lie on the members in pages: the write-intent
-//! bitmap, with chunks of sync space as regions. A mark is cleared after a flush, when no write is
-//! in flight in its region and nothing needs it: [`nominate`](CountedRegions::nominate) before the
-//! flush, [`clear_nominated`](CountedRegions::clear_nominated) after it; a write that comes between
-//! takes its region out.
+//! bitmap, with chunks of sync space as regions, and the marks of an integrity area, with pages of
+//! the table. A mark is cleared after a flush, when no write is in flight in its region and nothing
+//! needs it: [`nominate`](CountedRegions::nominate) before the flush,
+//! [`clear_nominated`](CountedRegions::clear_nominated) after it; a write that comes between takes
+//! its region out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -172,6 +173,12 @@ impl CountedRegions {
         self.idled = true;
     }
 
+    /// The same for one region.
+    pub(crate) fn release(&mut self, region: usize) {
+        self.regions[region] &= !NEEDED;
+        self.idled = true;
+    }
+
     /// Returns whether there may be anything to clear. Called at every turn, so it looks at no
     /// region.
     pub(crate) const fn clearable(&self) -> bool {
@@ -198,6 +205,12 @@ impl CountedRegions {
                 *state |= NOMINATED;
             }
         }
+    }
+
+    /// The candidates.
+    pub(crate) fn nominated(&self) -> impl Iterator<Item = usize> + '_ {
+        let states = self.regions.iter().enumerate();
+        states.filter(|(_, state)| **state & NOMINATED != 0).map(|(region, _)| region)
     }
 
     /// Makes no region a candidate any more.

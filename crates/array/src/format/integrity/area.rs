@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::header::COPY_BYTES;
 use super::marks::{MARKS_PAGE_BYTES, SECTOR_PAGES};
-use super::{BLOCK_SECTORS, PAGE_BLOCKS, TABLE_PAGE_BYTES};
+use super::{BLOCK_SECTORS, COPY_BYTES, PAGE_BLOCKS, TABLE_PAGE_BYTES};
 use crate::SECTOR_BYTES;
 
 /// Sectors of data that a page of the table covers: 3.75 MiB.

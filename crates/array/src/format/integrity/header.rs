@@ -16,12 +16,9 @@
 //! copy is zeroes, and is not looked at. A copy's place is its sequence number modulo 2.
 
 use super::digest::{DIGEST_BYTES, SuperblockDigest};
-use super::{AreaId, BLOCK_BYTES, IntegrityArea};
+use super::{AreaId, BLOCK_BYTES, COPY_BYTES, IntegrityArea};
 use crate::SECTOR_BYTES;
 use crate::format::bytes::{array_at, put, u16_at, u32_at, u64_at};
-
-/// Bytes of a copy.
-pub const COPY_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"braidsum";
 const VERSION: u16 = 1;

@@ -24,7 +24,7 @@ mod table;
 
 pub use area::IntegrityArea;
 pub use digest::SuperblockDigest;
-pub use header::{COPY_BYTES, HeaderError, IntegrityHeader};
+pub use header::{HeaderError, IntegrityHeader};
 pub use marks::{MARKS_PAGE_BYTES, MarksError, PageMarks};
 pub use table::{TablePage, block_sum};
 
@@ -34,6 +34,8 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub const BLOCK_SECTORS: u64 = BLOCK_BYTES / crate::SECTOR_BYTES;
 /// Blocks of which a page of the table has the checksums.
 pub const PAGE_BLOCKS: u64 = 960;
+/// Bytes of a copy of the header.
+pub const COPY_BYTES: usize = 4096;
 /// Bytes of a page of the table.
 pub const TABLE_PAGE_BYTES: u64 = 4096;
 
