@@ -8,6 +8,7 @@ mod fuse;
 mod guest;
 mod hello;
 mod image;
+mod integrity;
 mod logs;
 mod messages;
 pub mod mutate;

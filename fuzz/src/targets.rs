@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
 use crate::{
-    backup, foretell, fuse, guest, hello, image, logs, messages, pair, recover, replay, rescue,
-    start, ublk,
+    backup, foretell, fuse, guest, hello, image, integrity, logs, messages, pair, recover, replay,
+    rescue, start, ublk,
 };
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
@@ -50,6 +50,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "md-journal", make: logs::make_block, run: logs::run_block },
     Target { name: "ppl-replay", make: replay::make_ppl, run: replay::run_ppl },
     Target { name: "md-journal-replay", make: replay::make_journal, run: replay::run_journal },
+    Target { name: "integrity-trust", make: integrity::make_trust, run: integrity::run_trust },
+    Target { name: "integrity-marks", make: integrity::make_marks, run: integrity::run_marks },
+    Target { name: "integrity-table", make: integrity::make_table, run: integrity::run_table },
     Target { name: "partitions", make: rescue::make_table, run: rescue::run_table },
     Target { name: "kind", make: rescue::make_kind, run: rescue::run_kind },
     Target { name: "map-file", make: rescue::make_map, run: rescue::run_map },
