@@ -85,8 +85,9 @@ soak: ## look for faults for HOURS=8: seeds, rounds, rules that are broken, the 
 	@scripts/setup.sh test
 	@scripts/soak.sh $(HOURS)
 
-model: ## explore a model of arrays over nodes, then without each of their rules
+model: ## explore models of arrays over nodes and of checksums, then without each of their rules
 	python3 -B tests/model/survival_check.py
+	python3 -B tests/model/integrity.py
 	cd tests/model && sha256sum *.py > seen.sha256
 
 survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as root
