@@ -138,7 +138,7 @@ pub(crate) fn run_marks(bytes: &[u8]) {
     let Some(area) = IntegrityArea::new(pages.saturating_mul(7680)) else { return };
     assert!(area.marks_bytes() >= again.len() as u64 && area.page_at(0) >= 8192 + 512);
     let mut marked = MarkedPages::new(area, marks.clone(), 3);
-    for (end, start) in (1..).zip(bytes.chunks_exact(8).take(32)) {
+    for (end, start) in (1..).zip(bytes.chunks_exact(8).take(8)) {
         let start = start.iter().fold(0, |sum, byte| sum << 7 | u64::from(*byte));
         let write = start..start.saturating_add(end * 1000);
         marked.begin(write.clone(), end, &mut std::collections::BTreeSet::new());

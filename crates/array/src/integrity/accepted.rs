@@ -68,8 +68,8 @@ impl AcceptedSuperblocks {
     /// A superblock is to be written: the header accepts it first, and still the one that is there.
     ///
     /// # Panics
-    /// When it is unknown whether the last one was written: a member that fails to take a superblock
-    /// is given up, and its header stays as it is.
+    /// When it is unknown whether the last one was written: a member that fails to take a
+    /// superblock is given up, and its header stays as it is.
     pub fn before_superblock(&mut self, next: SuperblockDigest) -> Vec<IntegrityStep> {
         assert!(self.next.is_none(), "a superblock is being written");
         self.next = Some(next);

@@ -95,7 +95,8 @@ impl MarkedPages {
         self.pages.release(page);
     }
 
-    /// Returns whether there may be anything to clear. Called at every turn, so it looks at no page.
+    /// Returns whether there may be anything to clear. Called at every turn, so it looks at no
+    /// page.
     #[must_use]
     pub const fn clearable(&self) -> bool {
         self.pages.clearable()

@@ -1,9 +1,9 @@
 //! Checksums of a member's data, beside md's: whether its table is to be trusted, which writes make
 //! it so, and in which order.
 //!
-//! md may take the members at any moment, and gives them back without a word. So a table counts only
-//! together with a superblock that is expected, and these rules keep it true over any loss of power,
-//! each as a list of [steps](IntegrityStep) that a keeper carries out. What lies where:
+//! md may take the members at any moment, and gives them back without a word. So a table counts
+//! only together with a superblock that is expected, and these rules keep it true over any loss of
+//! power, each as a list of [steps](IntegrityStep) that a keeper carries out. What lies where:
 //! [`format::integrity`](crate::format::integrity).
 //!
 //! - A page of the table is marked, durably, before the first write to its blocks begins.

@@ -8,9 +8,10 @@
 //! time. That time is in seconds. Of one second, a superblock of Braid's still differs from one of
 //! md's: 1.x has microseconds in Braid's, 0.90 has words in each sector that md writes zeroes to.
 //!
-//! A power cut may leave some sectors of a superblock 0.90 old and others new, and its checksum fits
-//! all the same. So each sector has a digest of its own, and such a mixture is one that is expected.
-//! The first sector has event count and time: a superblock of somebody else is no mixture of ours.
+//! A power cut may leave some sectors of a superblock 0.90 old and others new, and its checksum
+//! fits all the same. So each sector has a digest of its own, and such a mixture is one that is
+//! expected. The first sector has event count and time: a superblock of somebody else is no mixture
+//! of ours.
 
 use super::siphash::siphash_128;
 use crate::SECTOR_BYTES;
