@@ -88,8 +88,11 @@ impl Sync {
             // Everything else waits until each row is where it is to be.
             let rests = moving.is_over() || moving.turns && moving.can_turn();
             if moving.waits.is_none() && !rests {
-                let Moving { front, end, .. } = *moving;
-                self.begin(core, SyncAction::Reshape, front, end);
+                // All of a window that could not be moved from where it is saved moves again.
+                let (first, _) = moving.span();
+                let first = if crate::broken("spill-again") { moving.front } else { first };
+                let end = moving.end;
+                self.begin(core, SyncAction::Reshape, first, end);
             }
             return;
         }
