@@ -17,9 +17,9 @@ use std::borrow::Cow;
 
 use crate::Role;
 use crate::events::SyncAction;
-use crate::format::Superblock;
 use crate::format::reshaped::{Side, all_roles, is_backwards, shape_of_side};
 use crate::format::superblock::feature;
+use crate::format::{Superblock, Version};
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next, Refusal};
@@ -271,6 +271,11 @@ fn undo(status: &Status) -> Result<NewShape, Refusal> {
     let superblock = &status.superblock;
     if !superblock.has(feature::RESHAPE_ACTIVE) {
         return refuse("no reshape is under way", "there is nothing to undo");
+    }
+    if superblock.version == Version::V0_90 && superblock.reshape.delta_disks == 0 {
+        // By these, data move on unless there are fewer members.
+        let reason = "superblocks 0.90 cannot tell that data of as many members move back";
+        return refuse(reason, "let it end, and change it back then");
     }
     let shape =
         |side| shape_of_side(superblock, side).and_then(|one| NewShape::of_superblock(&one));
