@@ -159,9 +159,10 @@ fn tell_header(core: &mut Core, header: Vec<u8>) {
     core.out.0.extend(device.map(|device| LaneCommand::Seal { device, header }));
 }
 
-/// The header that tells of so many sectors of the array from this one on.
+/// The header that tells of so many sectors of the array from this one on. Its time is that of the
+/// superblocks, however long nothing has moved: by that a reader knows that they belong together.
 fn header(core: &Core, start: u64, length: u64) -> Vec<u8> {
-    let (mtime, _) = time_parts(core.metadata.wall_clock(core.now));
+    let (mtime, _) = time_parts(core.metadata.superblock.utime);
     let set_uuid = core.metadata.superblock.set_uuid;
     BackupHeader { set_uuid, mtime, start, length }.encode()
 }
