@@ -6,6 +6,7 @@ use super::*;
 use crate::action::{IoError, NewMember};
 use crate::assemble::{Candidate, Options, SpillConfig, Start, decide, decide_saving};
 use crate::format::backup::{BackupHeader, HEADER_SECTORS};
+use crate::format::superblock::time_parts;
 
 /// Chunks that there is no room for, before the data or behind them.
 const IN_PLACE: &[Change] = &[
@@ -223,8 +224,16 @@ fn a_member_fails_and_a_pause_comes_while_data_move_in_place() {
 
 /// Begins a move whose device answers so, and runs until nothing goes on.
 fn troubled(fails: impl Fn(IoOp) -> bool + 'static) -> (World, Vec<u8>) {
-    let change = IN_PLACE[0];
-    let (mut world, spill) = with_spill(change, true);
+    troubled_in(IN_PLACE[0], Version::V1_2, fails)
+}
+
+/// Begins this one.
+fn troubled_in(
+    change: Change,
+    version: Version,
+    fails: impl Fn(IoOp) -> bool + 'static,
+) -> (World, Vec<u8>) {
+    let (mut world, spill) = with_spill_of(change, true, version);
     let content = fill_kept(&mut world, change);
     attach(&mut world, spill);
     let id = world.array.status().spill.unwrap().member;
@@ -262,6 +271,29 @@ fn what_cannot_be_saved_is_not_moved() {
     goes_on_at_last(world, &content);
 }
 
+/// However long nothing moves: who finds a backup that is much younger does not believe it.
+#[test]
+fn a_header_is_of_the_time_of_the_superblocks() {
+    let change = IN_PLACE[0];
+    let (mut world, spill) = with_spill(change, false);
+    fill_kept(&mut world, change);
+    attach(&mut world, spill);
+    let id = world.array.status().spill.unwrap().member;
+    world.begin_command(Command::Pause(true));
+    world.begin_command(Command::Grow(change.4));
+    world.now = world.now.plus_millis(4 * 3_600_000);
+    world.hold(move |member, op| {
+        member != id && matches!(op, IoOp::Write { sector: DATA_OFFSET.., .. })
+    });
+    world.begin_command(Command::Pause(false));
+    world.run_until_idle();
+    let header = world.disks[spill].as_ref().unwrap().read(0, 512).to_vec();
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+    assert!(number(56) > 0, "a window is saved");
+    let (told, _) = time_parts(world.superblock(0).utime);
+    assert!(number(32).abs_diff(told) < 2, "{} and {told}", number(32));
+}
+
 /// Nobody is to find that a backup holds what was there before a write.
 #[test]
 fn nothing_is_written_while_a_header_may_tell_of_it() {
@@ -292,6 +324,15 @@ fn what_cannot_be_read_back_waits() {
     // It is tried again after a while.
     assert_eq!(world.run().len(), 1);
     content[range(8, 8)].copy_from_slice(&bytes);
+    goes_on_at_last(world, &content);
+}
+
+/// All of a window is moved once it can be read, also from the end of the array on.
+#[test]
+fn what_cannot_be_read_back_waits_where_data_move_backwards() {
+    let change = (5, 2, 4, 64, Grow::RaidDisks(3));
+    let (world, content) =
+        troubled_in(change, Version::V0_90, |op| matches!(op, IoOp::Read { .. }));
     goes_on_at_last(world, &content);
 }
 
@@ -338,7 +379,9 @@ fn a_move_in_place_asks_for_a_device() {
 #[test]
 fn what_has_moved_in_place_moves_back() {
     let mut went_back = 0;
-    for (number, (change, version)) in both_versions().enumerate() {
+    let can_turn =
+        |one: &(Change, Version)| one.1 != Version::V0_90 || roles_after(one.0) > one.0.2;
+    for (number, (change, version)) in both_versions().filter(can_turn).enumerate() {
         for turn in [1, 3, 4, 7, 11] {
             let what = format!("{change:?} {version:?}: turned at {turn}");
             let (mut world, spill) = with_spill_of(change, turn % 2 == 0, version);
@@ -371,6 +414,26 @@ fn what_has_moved_in_place_moves_back() {
         }
     }
     assert!(went_back > 8, "{went_back} went back");
+}
+
+/// Superblocks 0.90 tell the direction by the number of members alone.
+#[test]
+fn what_cannot_be_told_to_move_back_moves_on() {
+    for change in [IN_PLACE[0], IN_PLACE[2]] {
+        let (mut world, spill) = with_spill_of(change, true, Version::V0_90);
+        let content = fill_kept(&mut world, change);
+        attach(&mut world, spill);
+        hold_after(&mut world, 60);
+        world.begin_command(Command::Grow(change.4));
+        assert_eq!(world.array.status().sync.action, SyncAction::Reshape);
+        let line = world.refused(Command::Grow(Grow::Undo));
+        let reason = "superblocks 0.90 cannot tell that data of as many members move back";
+        assert_eq!(line, reason);
+        world.hold_nothing();
+        world.run();
+        assert!(has_ended(&world), "{change:?}: {:?}", world.events);
+        holds(&mut world, &content, &format!("{change:?}"));
+    }
 }
 
 /// The power goes at each write of the way back.
