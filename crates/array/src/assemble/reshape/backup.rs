@@ -122,6 +122,7 @@ impl Halfway {
             }
         }
         self.has_backup = true;
+        self.has_room |= device_sectors >= HEADER_SECTORS + self.numbers.unit();
         self.pass_forgotten();
         Ok(())
     }

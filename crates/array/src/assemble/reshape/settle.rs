@@ -30,7 +30,8 @@ pub struct SettlingWrite {
 /// All that is written before a machine goes on with a reshape.
 #[derive(Clone, Debug)]
 pub struct Settlement {
-    /// Data, which have to be durable before anything of `metadata` is written.
+    /// Data, and the superblocks of members that missed the last update, which have to be durable
+    /// before anything of `metadata` is written: a member that misses that as well would be stale.
     pub data: Vec<SettlingWrite>,
     /// Superblocks, each behind its bitmap's, to be written in this order.
     pub metadata: Vec<SettlingWrite>,
@@ -70,17 +71,20 @@ impl Halfway {
             return None;
         }
         // One may have missed that the reshape was turned round.
-        let candidates = &all_turned(&self.numbers, candidates, &self.superblock);
-        let newest = self.newest(candidates, now, position);
-        let candidates: Vec<Candidate> =
-            candidates.iter().map(|one| self.settle(one, &newest)).collect();
+        let all = all_turned(&self.numbers, candidates, &self.superblock);
+        let newest = self.newest(&all, now, position);
+        let candidates: Vec<Candidate> = all.iter().map(|one| self.settle(one, &newest)).collect();
         let mut numbers = self.numbers.clone();
         numbers.position = position;
-        let saves = saves && self.is_of_braid() && !numbers.reads_ahead();
+        let saves = saves && self.has_room && !numbers.reads_ahead();
         if !is_possible(&numbers, &candidates, &newest, saves) {
             return None;
         }
-        let data = self.restored(front.min(position)..front.max(position), read)?;
+        let mut data = self.restored(front.min(position)..front.max(position), read)?;
+        if !crate::broken("settle-behind") {
+            let behind = all.iter().filter(|one| self.is_behind(one));
+            data.extend(behind.flat_map(|one| written(&self.settle(one, &self.superblock))));
+        }
         let metadata = candidates.iter().filter(|one| self.is_told(one)).flat_map(written);
         let metadata = metadata.collect();
         Some(Settlement { data, metadata, candidates, position, saves })
@@ -166,6 +170,14 @@ impl Halfway {
     fn is_told(&self, candidate: &Candidate) -> bool {
         let own = candidate.superblock.as_ref();
         own.is_ok_and(|own| is_current(own, &self.superblock) && is_halfway(own))
+    }
+
+    /// Returns whether a candidate has missed the last update.
+    fn is_behind(&self, candidate: &Candidate) -> bool {
+        let is_older = |own: &Superblock| own.events < self.superblock.events;
+        let own = candidate.superblock.as_ref();
+        let rests = own.is_ok_and(|own| !own.has(feature::RECOVERY_OFFSET) && is_older(own));
+        rests && self.is_told(candidate)
     }
 
     /// The newest superblock with the position. A member that is being rebuilt, as that with Q is
