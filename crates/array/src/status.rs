@@ -354,6 +354,9 @@ pub struct Status {
     pub bitmap: Option<BitmapStatus>,
     /// The journal, of arrays on disks that have one.
     pub journal: Option<JournalStatus>,
+    /// Mode in which a journal is used, also one that is off until the array has another shape.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub journal_mode: JournalMode,
     /// Size of the journal of each member on a node; 0 without journals.
     pub journal_bytes: u64,
     /// The device that a move in place saves to.
@@ -445,6 +448,7 @@ impl Status {
             held_up: None,
             bitmap: None,
             journal: None,
+            journal_mode: JournalMode::default(),
             journal_bytes: 0,
             spill: None,
             waiting: None,

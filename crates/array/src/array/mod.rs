@@ -444,6 +444,7 @@ impl BlockMachine for Array {
 
     fn status(&self) -> Status {
         let mut status = self.lane.keeper().status();
+        status.journal_mode = self.lane.dirty.mode;
         if let Some(journal) = &mut status.journal {
             journal.used_sectors = self.logging.log.journal_used_sectors();
             journal.mode = self.lane.dirty.mode;

@@ -136,6 +136,10 @@ impl Keeper {
 
     /// Returns whether a command has to wait for another shape, or asks for one.
     fn is_reshaped(&self, command: &Command) -> bool {
+        if matches!(command, Command::JournalMode(_)) {
+            // A journal is off by then, and this is for when it is on again.
+            return false;
+        }
         let moves = self.sync.moving.is_some();
         // Stripes without redundancy have no place for a spare.
         let stripes = self.core.metadata.superblock.level == Level::Raid0.to_md();

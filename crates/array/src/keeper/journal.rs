@@ -7,13 +7,15 @@ use super::journal_device::JournalDevice;
 use super::members::State;
 use super::{Keeper, LaneCommand};
 use crate::action::{CommandId, NewMember};
+use crate::format::suspended::journal_number;
 use crate::status::JournalMode;
 
 impl Keeper {
-    /// Changes the mode in which writes go by the journal.
+    /// Changes the mode in which writes go by the journal, as soon as that is on.
     pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> CommandAnswer {
         let core = &mut self.core;
-        if core.metadata.journal.is_none() {
+        let is_off = journal_number(&core.metadata.superblock).is_some();
+        if core.metadata.journal.is_none() && !is_off {
             let next = "make an array with one: braid create --write-journal DEVICE";
             return refuse("the array has no journal", next);
         }

@@ -78,6 +78,7 @@ impl KeeperView<'_> {
             held_up: sync.held_up(),
             bitmap: metadata.intent.as_ref().map(bitmap),
             journal: if has_journal { journal(members) } else { None },
+            journal_mode: JournalMode::default(),
             journal_bytes: metadata.journals.journal_bytes,
             spill: self.keeper.core.spill.as_ref().map(Spill::status),
             waiting: None,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use braid_array::action::Command;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::feature;
+use braid_array::format::suspended::journal_number;
 use braid_array::refusal::{Invocation, Next, Refusal};
 use braid_array::status::{ArrayState, JournalMode, MemberState, MemberStatus, Status};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl fmt::Debug for Successor {
 struct Settings {
     limits: Limits,
     paused: bool,
-    /// Mode of the journal, for arrays that have one.
+    /// Mode of the journal, for arrays that have one, or have it off for a time.
     journal_mode: Option<JournalMode>,
     /// Parts on the array, as clients know them.
     #[serde(default)]
@@ -71,10 +72,12 @@ struct Settings {
 
 impl Settings {
     fn of(status: &Status, upgrade: &Upgrade<'_>, parts: Option<&Vec<ServedPart>>) -> Self {
+        let is_off = journal_number(&status.superblock).is_some();
+        let has_journal = status.journal.is_some() || is_off;
         Self {
             limits: upgrade.limits.get(),
             paused: status.sync.paused,
-            journal_mode: status.journal.as_ref().map(|journal| journal.mode),
+            journal_mode: has_journal.then_some(status.journal_mode),
             parts: parts.cloned(),
             faulty: faulty::of(status),
             last_scrub: upgrade.news.last_scrub(),

@@ -119,6 +119,25 @@ fn is_off(world: &World) -> bool {
     journal_number(&world.array.status().superblock).is_some()
 }
 
+/// Another program that goes on with the array is told by the one before it.
+#[test]
+fn a_journal_that_is_off_takes_a_mode() {
+    for mode in [JournalMode::WriteThrough, JournalMode::WriteBack] {
+        let change = CHANGES[0];
+        let mut world = begin(change);
+        world.hold(|_, op| is_first_move(op));
+        world.begin_command(Command::GrowSuspending(change.2));
+        assert!(is_off(&world));
+        assert_eq!(world.array.status().journal_mode, JournalMode::WriteBack);
+        assert!(world.begin_command(Command::JournalMode(mode)));
+        assert_eq!(world.array.status().journal_mode, mode);
+        world.hold_nothing();
+        world.run();
+        assert!(!is_off(&world));
+        assert_eq!(world.array.status().journal.map(|journal| journal.mode), Some(mode));
+    }
+}
+
 #[test]
 fn a_journal_is_off_while_the_shape_changes_and_on_again_afterwards() {
     for change in CHANGES {
