@@ -304,6 +304,10 @@ impl Journal {
     /// The array stops, and all is in place: the tail is to lie on a block that tells of nothing,
     /// so that the array can do without its journal. True when nothing of that is left to be done.
     pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
+        if !lane.keeper().members().live(self.ring.member) {
+            // Nothing tells where it begins any more.
+            self.fail();
+        }
         let told = !self.ends_blank && self.batches.is_one_in_place();
         if told && self.state == JournalState::Idle && self.ring.fits(BLOCK_SECTORS) {
             self.current = Records::empty_block();
