@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::examples;
+use super::odd::absolute;
 
 const UP_HELP: &str = "\
 Members that are not there yet are waited for (wait = SECONDS, 30 unless the file says so). After \
@@ -48,8 +49,13 @@ pub(crate) struct UpArgs {
     /// Serve the one that is named in this process until it is stopped, as service managers want it
     #[arg(long, requires = "names")]
     pub(crate) foreground: bool,
+    /// The file that braid grow was given by --spill for the reshape in the middle of which the
+    /// array that is named stopped: it goes on with that
+    #[arg(long, requires = "names", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = absolute)]
+    pub(crate) backup_file: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, conflicts_with = "foreground")]
+    #[arg(long, conflicts_with_all = ["foreground", "backup_file"])]
     pub(crate) json: bool,
 }
 

@@ -121,6 +121,11 @@ pub(crate) struct ReshapeArgs {
 }
 
 impl ReshapeArgs {
+    /// With a backup file, if there is one, and nothing else.
+    pub(crate) const fn of_file(backup_file: Option<PathBuf>) -> Self {
+        Self { backup_file, reshape_position: None }
+    }
+
     pub(crate) fn file(&self) -> Option<&Path> {
         self.backup_file.as_deref()
     }
@@ -175,6 +180,7 @@ impl OverlayArgs {
     }
 }
 
-fn absolute(text: &str) -> std::io::Result<PathBuf> {
+/// A path that holds in every directory.
+pub(super) fn absolute(text: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(text)
 }

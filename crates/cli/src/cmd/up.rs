@@ -17,7 +17,7 @@ use super::assemble::{self, Outlook, outlook};
 use super::entry::{self, array_words, node_words};
 use super::launch::launch;
 use super::{found, node, nodes};
-use crate::args::{AssembleArgs, MemberArg, NodeArgs, UpArgs, similar};
+use crate::args::{AssembleArgs, MemberArg, NodeArgs, ReshapeArgs, UpArgs, similar};
 use crate::config::{ArrayEntry, Config, Located, Problem, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
@@ -46,7 +46,11 @@ pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
     if let [name] = args.names.as_slice()
         && !args.json
     {
-        return one(run_dir, &config, name, args.foreground, daemon);
+        return one(run_dir, &config, name, args, daemon);
+    }
+    if args.backup_file.is_some() {
+        let next = "name that one alone";
+        return Err(Failure::usage(OPERATION, "--backup-file", "it is of one array", next));
     }
     if args.foreground {
         let next = "name one, and start another process for each other";
@@ -91,9 +95,10 @@ fn one(
     run_dir: &Path,
     config: &Config,
     name: &str,
-    foreground: bool,
+    args: &UpArgs,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
+    let foreground = args.foreground;
     if let Some(problem) = config.problem(name) {
         return Err(problem.failure(OPERATION, &config.path));
     }
@@ -106,7 +111,7 @@ fn one(
         }
         let serves_here = foreground || daemon.is_some();
         launch(OPERATION, name, foreground, daemon, |daemon| {
-            start(run_dir, config, entry, daemon)
+            start(run_dir, config, entry, args.backup_file.clone(), daemon)
         })?;
         return if serves_here { Ok(()) } else { output::answer(&format!("{name}: started\n")) };
     }
@@ -136,9 +141,11 @@ fn start(
     run_dir: &Path,
     config: &Config,
     entry: &ArrayEntry,
+    backup_file: Option<PathBuf>,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let mut words = array_words(entry);
+    words.reshape = ReshapeArgs::of_file(backup_file);
     let present = wait(entry, &words);
     let outlook = present.outlook.as_ref();
     for problem in entry::array_problems(run_dir, entry, outlook, present.absent) {
@@ -199,7 +206,8 @@ impl Present {
         let looks = !entry.is_over_nodes() && !paths.is_empty();
         let uuid = words.uuid.as_deref();
         let outlook = looks.then(|| outlook(&entry.name, uuid, &paths, entry.readonly));
-        let starts = outlook.as_ref().is_none_or(|outlook| outlook.whole);
+        let all = |outlook: &Outlook| outlook.whole || outlook.is_halfway;
+        let starts = outlook.as_ref().is_none_or(all);
         let whole = absent == 0 && !paths.is_empty() && starts;
         Self { paths, absent, outlook, whole }
     }

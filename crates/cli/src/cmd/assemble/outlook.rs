@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use braid_array::array::array_size;
 use braid_array::assemble::{Config, Options, Start};
+use braid_array::condition::Condition;
 use braid_array::format::superblock::DevRole;
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, Role, SECTOR_BYTES};
@@ -21,6 +22,9 @@ use crate::cmd::found::{self, Found};
 pub(in crate::cmd) struct Outlook {
     /// Set if the array starts, and no member that it had when it last ran is missing.
     pub(in crate::cmd) whole: bool,
+    /// Set if it stopped in the middle of a reshape, with all members there: more than these is
+    /// needed to go on.
+    pub(in crate::cmd) is_halfway: bool,
     /// The number of roles without a member in sync; or the reason why the array does not start,
     /// even without missing members.
     pub(in crate::cmd) start: Result<usize, Refusal>,
@@ -80,6 +84,7 @@ pub(in crate::cmd) fn outlook(
     let mut options = Options { read_only, ..Options::default() };
     let mut layers = judged(options);
     let whole = unread.is_empty() && is_ready(&layers);
+    let is_halfway = unread.is_empty() && stopped_halfway(&layers);
     if !is_ready(&layers) {
         options.run = true;
         layers = judged(options);
@@ -97,12 +102,19 @@ pub(in crate::cmd) fn outlook(
     };
     let start = unclear.map_or(start, Err);
     let by_hand = is_ready(&layers).then(|| layers.invocation(options));
-    Outlook { whole, start, by_hand, array, unnamed, outsiders, strays, unread }
+    Outlook { whole, is_halfway, start, by_hand, array, unnamed, outsiders, strays, unread }
 }
 
 /// No array has the name.
 const fn none() -> Choice {
     Choice { members: Vec::new(), nested: false, left_out: Vec::new() }
+}
+
+/// Returns whether all members are there, and the array is in the middle of a reshape with which
+/// these alone do not go on.
+fn stopped_halfway(layers: &Layers) -> bool {
+    let Start::Refused { next, .. } = &layers.top.start else { return false };
+    next.condition == Some(Condition::Halfway)
 }
 
 const fn is_ready(layers: &Layers) -> bool {

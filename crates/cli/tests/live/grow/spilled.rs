@@ -71,6 +71,16 @@ fn kill_in_a_window(x: &Served, spill: &Path) {
     until("it is gone", || !x.lab.run("status x", &[]).status.success());
 }
 
+/// Writes a configuration with the array. Returns the command that starts it.
+fn in_a_file(x: &Served) -> String {
+    let file = x.lab.path("arrays.toml");
+    let members: Vec<_> = x.members.iter().map(|path| path.display().to_string()).collect();
+    let socket = x.socket.display();
+    let text = format!("[array.x]\nmembers = {members:?}\nexports = \"nbd:unix:{socket}\"\n");
+    std::fs::write(&file, text).expect("a file");
+    format!("up x --config {}", file.display())
+}
+
 /// Killed again and again, and stopped.
 #[test]
 fn a_move_in_place_goes_on_by_its_file() {
@@ -102,7 +112,15 @@ fn a_move_in_place_goes_on_by_its_file() {
         assert!(line.contains("--backup-file"), "{line}");
         let held = x.lab.ok(&format!("cat --backup-file {name}"), &x.members);
         assert!(held == x.content, "{change}: read with what is saved");
-        let output = x.lab.run(&format!("{assemble} --backup-file {name}"), &x.members);
+        let output = if is_stopped {
+            let up = in_a_file(&x);
+            // Nothing is missing that could be waited for.
+            let line = x.lab.refused(1, &up, &[], &x.members);
+            assert!(line.contains("--backup-file"), "{line}");
+            x.lab.run(&format!("{up} --backup-file {name}"), &[])
+        } else {
+            x.lab.run(&format!("{assemble} --backup-file {name}"), &x.members)
+        };
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("the reshape goes on from sector"), "{said}");
         assert!(said.contains(&format!("keep {name} until that is over")), "{said}");
