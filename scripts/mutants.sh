@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Breaks the rules that keep data when nodes, clients or the power fail, one at a time, each at its
 # places in the source (`broken("RULE")`), and runs seeds over nodes until one fails; where none
-# does, seeds of local arrays, then of those with logs. A rule that nobody misses is a gap of the
+# does, seeds of local arrays, then of those with logs, then of old superblocks. A rule that nobody misses is a gap of the
 # simulator, or no rule. LOCAL=1: without those over nodes; LOGS=1: of
 # arrays with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
@@ -22,7 +22,7 @@ seeds() {
 	local rule=$1 said first=--first from
 	shift
 	from=$(awk -F ' *[|] *' -v rule="$rule" \
-		'$2 == rule { sub(/^log seed /, "", $4); print $4 + 0; exit }' \
+		'$2 == rule { sub(/^(log|old) seed /, "", $4); print $4 + 0; exit }' \
 		docs/simulation.md)
 	[ "${from:-0}" -gt "$most" ] || from=$start
 	[ -z "${RATE:-}" ] || first=
@@ -53,6 +53,7 @@ for rule in "${rules[@]}"; do
 		[ -n "$line" ] || line=$(seeds "$rule")
 	fi
 	[ -n "$line" ] || line=$(seeds "$rule" --logs)
+	[ -n "$line" ] || [ -n "${LOGS:-}" ] || line=$(seeds "$rule" --old)
 	echo "without $rule: ${line:-not noticed}"
 	case $line in
 	'' | 'it did not end') failed=$((failed + 1)) ;;

@@ -163,6 +163,13 @@ impl Disk {
         self.blind = false;
     }
 
+    /// Ends all faults.
+    pub fn mend(&mut self) {
+        self.unwritable.clear();
+        self.read_again();
+        (self.gone, self.hung, self.full) = (false, false, false);
+    }
+
     /// The sector can be neither written nor read from now on.
     pub fn break_sector(&mut self, sector: u64) {
         self.unwritable.push(sector);

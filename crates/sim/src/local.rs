@@ -21,6 +21,7 @@ pub mod redundancy;
 pub mod run;
 pub mod scenario;
 pub mod shape;
+pub mod spill;
 pub mod suspects;
 pub mod troubles;
 
@@ -107,6 +108,10 @@ pub struct Local {
     pub was_tight: bool,
     /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
+    /// The device that is saved to has faults, until then.
+    pub spill_fails: Option<Instant>,
+    /// Set if it had some in this life: requests may wait for it in vain.
+    pub spill_failed: bool,
     /// How likely the power is to be cut soon, in a hundred: a change of the shape has just begun,
     /// or ended.
     pub cut_percent: u64,
@@ -137,6 +142,8 @@ impl Local {
             tight: Vec::new(),
             was_tight: false,
             members_changed: false,
+            spill_fails: None,
+            spill_failed: false,
             cut_percent: 0,
             snapshot: None,
             commands: Commands::default(),
@@ -160,6 +167,7 @@ impl Local {
         self.hangs.clear();
         self.relax();
         self.was_tight = false;
+        spill::restarted(self);
         self.commands.power_cut();
         self.waiting = None;
         self.full = false;

@@ -210,7 +210,8 @@ impl Requests {
             }
             let sector = request.sector + cut;
             let is_moving = lane.map.is_moving(sector) && !crate::broken("reshape-window");
-            let waits = request.op.changes_data() || lane.map.saved_to().is_some();
+            let is_saved = lane.map.saved_to().is_some() && !crate::broken("spill-reads");
+            let waits = request.op.changes_data() || is_saved;
             if waits && left > 0 && is_moving {
                 let is_over = lane.map.saved_to().is_some() && lane.moves_no_more();
                 let in_flight = self.get_mut(index);

@@ -1,7 +1,9 @@
 //! From the content of devices to a machine: decoding, deciding, starting.
 
 use braid_array::array::Scratch;
-use braid_array::assemble::{Candidate, Config, Options, Start, StartLog, Verdict, decide};
+use braid_array::assemble::{
+    Assembly, Candidate, Config, Options, Start, StartLog, Verdict, decide,
+};
 use braid_array::{Array, MemberId};
 
 use crate::disk::Disk;
@@ -26,6 +28,13 @@ pub struct How<'a> {
     pub force: bool,
     /// Smallest I/O of the devices.
     pub block_bytes: u32,
+}
+
+impl How<'_> {
+    /// The same, as it is decided by.
+    pub const fn options(self) -> Options {
+        Options { force: self.force, run: true, read_only: self.read_only }
+    }
 }
 
 /// Reason for refusing a start.
@@ -97,20 +106,27 @@ pub fn assemble(
     set_uuid: [u8; 16],
     how: How<'_>,
 ) -> Result<(Config, Attached), Refusal> {
+    configure(candidates(disks, set_uuid, how), how)
+}
+
+/// The devices that are there and say that they belong to the array with this id.
+pub fn candidates(disks: &[Disk], set_uuid: [u8; 16], how: How<'_>) -> Vec<Candidate> {
     let there = (0..disks.len()).filter(|device| !how.without.contains(device));
     let there = there.filter(|device| !disks[*device].gone());
     // Blank devices are not offered: an administrator names the members.
     let ours = |candidate: &Candidate| {
         candidate.superblock.as_ref().is_ok_and(|superblock| superblock.set_uuid == set_uuid)
     };
-    let candidates = there.map(|device| candidate(device, &disks[device])).filter(ours).collect();
-    configure(candidates, how)
+    there.map(|device| candidate(device, &disks[device])).filter(ours).collect()
 }
 
 /// Decides which of these candidates are in.
 pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, Attached), Refusal> {
-    let options = Options { force: how.force, run: true, read_only: how.read_only };
-    let assembly = decide(candidates, options);
+    started(decide(candidates, how.options()), how)
+}
+
+/// The configuration of an array that can be started.
+pub fn started(assembly: Assembly, how: How<'_>) -> Result<(Config, Attached), Refusal> {
     let verdicts = || {
         let lines: Vec<_> = assembly.verdicts.iter().map(|(d, v)| format!("{d} {v}")).collect();
         lines.join(", ")

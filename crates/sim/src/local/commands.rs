@@ -62,12 +62,14 @@ impl Commands {
         let mut asked = Asked { id, name, removes: None, adds: None, grows };
         match command {
             Command::Remove(member) => asked.removes = Some(*member),
-            Command::Add(new) => {
+            Command::Add(new) | Command::Spill(new) => {
                 // The place of a member taken off may be used again before the reply comes.
                 for asked in self.asked.iter_mut().filter(|a| a.removes == Some(new.member)) {
                     asked.removes = None;
                 }
-                asked.name = format!("Add(member {}, readd {})", new.member.0, new.readd);
+                if let Command::Add(_) = command {
+                    asked.name = format!("Add(member {}, readd {})", new.member.0, new.readd);
+                }
                 asked.adds = Some(new.member);
             }
             _ => {}

@@ -14,6 +14,7 @@ use crate::local::part::{Part, arrays, devices, holder};
 use crate::local::progress::{answer, ask, restart, step, syncing};
 use crate::local::redundancy::Stopped;
 use crate::local::scenario::Log;
+use crate::local::spill;
 use crate::local::troubles;
 use crate::local::{CLIENT, Local};
 use crate::report::{Failure, Report};
@@ -40,6 +41,9 @@ pub fn stop(local: &mut Local) -> Result<Vec<Disk>, Failure> {
     for (part, holders) in
         local.parts.devices.iter().zip(holders).filter(|(part, _)| part.redundant())
     {
+        if spill::is_needed(part, &disks) {
+            continue;
+        }
         let stopped = Stopped::new(&part.scenario, &part.shape, &disks, &holders);
         stopped.unmarked_difference().map_or(Ok(()), |what| Err(Failure(what)))?;
     }
@@ -88,6 +92,7 @@ fn end_troubles(local: &mut Local) -> Result<(), Failure> {
     }
     local.hangs.clear();
     local.relax();
+    spill::mend(local);
     let _ = ask(local, Command::Pause(false))?;
     let fast = Some(1 << 30);
     let _ = ask(local, Command::SpeedLimits { min_bytes_s: fast, max_bytes_s: fast })?;

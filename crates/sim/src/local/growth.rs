@@ -2,13 +2,15 @@
 //!
 //! The array is asked again and again until it may have the shape; what it refuses is refused.
 
+use braid_array::Refusal;
 use braid_array::action::Command;
 use braid_array::format::Version;
-use braid_array::grow::{self, Grow};
+use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::Level;
 use braid_array::status::{MemberState, Status};
 
 use crate::local::scenario::{self, Scenario};
+use crate::local::spill;
 use crate::local::troubles;
 use crate::local::{CLIENT, Local};
 use crate::oracle::Range;
@@ -68,6 +70,9 @@ impl Growth {
             return;
         }
         let moves = local.parts.top().shape.moves();
+        if moves && local.scenario.spills {
+            spill::trouble(local, &mut self.rng);
+        }
         if moves && self.turns > 0 {
             self.turn(local);
         }
@@ -79,12 +84,11 @@ impl Growth {
         let scenario = &local.parts.top().scenario;
         let wish = *self.wish.get_or_insert_with(|| draw_wish(scenario, &mut self.rng));
         self.looks -= 1;
-        // Logs are off meanwhile.
-        let planned = grow::suspended(&status, wish);
-        match planned.and_then(|status| grow::plan(&status, wish)) {
+        match planned(local, &status, wish) {
             Err(_) if self.looks > 0 => prepare(local, &status, wish),
             planned => {
-                let shape = planned.ok();
+                let (shape, saved) =
+                    planned.map_or((None, None), |(shape, saved)| (Some(shape), saved));
                 let after = shape.as_ref().and_then(|shape| shape.geometry().ok());
                 let after = after.map(|after| after.array_sectors());
                 let waits = !self.may_leave(local, after);
@@ -96,6 +100,9 @@ impl Growth {
                     scenario::tolerance(shape.level, layout, shape.raid_disks as u16)
                 });
                 if !waits && troubles::may_grow(local, &status, tolerance) {
+                    if let Some(unit) = saved {
+                        self.save(local, unit);
+                    }
                     if let Some(sectors) = self.limit {
                         local.judge.oracle.shrink(sectors);
                     }
@@ -126,9 +133,26 @@ impl Growth {
         let status = local.status();
         if troubles::may_grow(local, &status, None) {
             self.turns -= 1;
+            if let (false, Some((_, unit))) =
+                (spill::has_one(&status), self.way_back(local, &status))
+            {
+                self.save(local, unit);
+            }
             local.ask(Command::Grow(Grow::Undo));
             local.cut_percent = 20;
         }
+    }
+
+    /// Returns the way back of a move in place.
+    fn way_back(&self, local: &Local, status: &Status) -> Option<(NewShape, u64)> {
+        let in_place = local.scenario.spills && status.superblock.reshape.new_offset == 0;
+        if in_place { spill::planned(status, Grow::Undo) } else { None }
+    }
+
+    /// Gives the array a device with room for some units.
+    fn save(&mut self, local: &mut Local, unit: u64) {
+        let units = self.rng.pick(&[1, 1, 2, 3, 8]);
+        spill::attach(local, units * unit);
     }
 
     /// Another one may follow.
@@ -151,7 +175,36 @@ impl Growth {
     }
 }
 
+/// Plans a change, while logs are off. Where data move in place, returns also how much is saved at a
+/// time at least.
+fn planned(local: &Local, status: &Status, wish: Grow) -> Result<(NewShape, Option<u64>), Refusal> {
+    let status = grow::suspended(status, wish)?;
+    match grow::plan(&status, wish) {
+        Ok(shape) => Ok((shape, None)),
+        Err(why) if local.scenario.spills => {
+            let in_place = spill::planned(&status, wish).ok_or(why)?;
+            Ok((in_place.0, Some(in_place.1)))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+/// Draws a change that moves data.
+fn draw_move(scenario: &Scenario, rng: &mut Rng) -> Grow {
+    let members = u32::from(scenario.members);
+    match rng.below(7) {
+        0 | 1 => Grow::Chunk(rng.pick(&scenario::CHUNKS)),
+        2 | 3 => Grow::RaidDisks(members + rng.pick(&[1, 1, 2, 3])),
+        4 => Grow::RaidDisks(members - 1),
+        _ if scenario.level == Level::Raid4 => Grow::Chunk(rng.pick(&scenario::CHUNKS)),
+        _ => Grow::Layout(scenario::draw_layout(scenario.level, scenario.members, rng)),
+    }
+}
+
 fn draw_wish(scenario: &Scenario, rng: &mut Rng) -> Grow {
+    if scenario.spills && scenario.has_parity() && rng.percent(75) {
+        return draw_move(scenario, rng);
+    }
     let members = u32::from(scenario.members);
     let unit = u64::from(scenario.chunk_sectors.max(8));
     let size = scenario.data_sectors[0] + unit;

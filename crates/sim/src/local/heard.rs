@@ -60,6 +60,7 @@ impl Local {
             && !self.excess
             && !refused
             && !self.may_be_lost(error, flight.moment)
+            && !(self.spill_failed && error == RequestError::Failed)
         {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));

@@ -3,6 +3,7 @@
 //! the outer array.
 
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::reshaped::is_backwards;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::level::Level;
 use braid_array::status::{MemberState, MemberStatus, Status};
@@ -25,6 +26,10 @@ pub struct Part {
     pub set_uuid: [u8; 16],
     /// Place of the data, for the extent of a write hole.
     pub shape: Shape,
+    /// The device that what is moved in place is saved to, once there was one.
+    pub spill: Option<usize>,
+    /// The device that the journal was made on.
+    pub journal: Option<usize>,
     /// The scenario that it was created by.
     first: Scenario,
     /// Members that it can do without in the shape that was asked for, until that is answered.
@@ -46,6 +51,10 @@ impl Part {
             set_uuid,
             shape: Shape::of(&scenario)?,
             asked: None,
+            spill: None,
+            journal: scenario
+                .has_journal()
+                .then_some(usize::from(scenario.members + scenario.spares)),
             first: scenario.clone(),
             suspects: Suspects::new(&scenario),
             synced: scenario.birth != Birth::Resync,
@@ -104,6 +113,7 @@ impl Part {
                 geometry,
                 data_offset: begin,
                 position: reshape.position,
+                backwards: is_backwards(superblock),
             });
         }
         let begin = begin.saturating_add_signed(by);
@@ -120,6 +130,11 @@ impl Part {
                 self.synced = false;
             }
         }
+    }
+
+    /// Returns whether a device is for something else than data.
+    pub fn is_set_apart(&self, device: usize) -> bool {
+        [self.spill, self.journal].contains(&Some(device))
     }
 
     /// Number of roles; while data move, in the larger of both shapes.

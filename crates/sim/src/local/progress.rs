@@ -9,6 +9,7 @@ use crate::local::assembly::{self, Attached, How, Memory, Refusal};
 use crate::local::nested;
 use crate::local::part::Parts;
 use crate::local::scenario::Scenario;
+use crate::local::spill;
 use crate::local::troubles;
 use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
 use crate::report::Failure;
@@ -32,7 +33,11 @@ fn build(
         let (stack, attached) = nested::start(disks, parts, how, memory)?;
         return Ok((Box::new(stack), attached));
     }
-    let (config, attached) = assembly::assemble(disks, parts.devices[0].set_uuid, how)?;
+    let part = &parts.devices[0];
+    let (config, attached) = match assembly::assemble(disks, part.set_uuid, how) {
+        Err(why) if !how.read_only => spill::go_on(disks, part, how, memory.rng, why)?,
+        other => other?,
+    };
     Ok((Box::new(memory.start(config)?), attached))
 }
 
@@ -55,7 +60,8 @@ pub fn start(
     let buffers_bytes = (scenario.depth * BUFFERS) as u64 * u64::from(SLOT_BYTES);
     let mut memory = Memory { end: buffers_bytes, rng, grows: scenario.grows };
     let started = match build(&mut disks, parts, how, &mut memory) {
-        Err(Refusal { could_force: true, .. }) => {
+        Err(Refusal { could_force: true, reason }) => {
+            trace.note(START, &[], || format!("REFUSED {reason}"));
             how.force = true;
             memory.end = buffers_bytes;
             build(&mut disks, parts, how, &mut memory)
@@ -89,7 +95,7 @@ pub fn restart(
 /// Lets the next thing happen. False when nothing is due.
 pub fn step(local: &mut Local) -> Result<bool, Failure> {
     troubles::relieve(local);
-    let moved = local.world.step() || troubles::end_hang(local);
+    let moved = local.world.step() || troubles::end_hang(local) || spill::mend(local);
     local.outputs()?;
     local.world.goes_on(moved, &local.judge, CLIENT)?;
     if !moved && local.asked() > 0 {

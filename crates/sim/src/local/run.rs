@@ -22,13 +22,17 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::workload::Workload;
 
+/// Sets apart the generator of moves in place.
+const SPILL: u64 = 0x5350_494c_4c00_0000;
+
 /// Runs a seed.
 ///
 /// # Errors
 /// Returns a line with the seed, the array and the failure.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    let scenario = Scenario::draw(&mut rng, options.mutation);
+    let mut scenario = Scenario::draw(&mut rng, options.mutation);
+    scenario.draw_spill(Rng::new(seed ^ SPILL));
     run_caught(&format!("seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
@@ -48,6 +52,7 @@ pub fn run_old_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut scenario = Scenario::draw(&mut rng, options.mutation);
     scenario.make_old();
+    scenario.draw_spill(Rng::new(seed ^ SPILL));
     run_caught(&format!("old seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
@@ -57,7 +62,8 @@ pub fn run_old_seed(seed: u64, options: Options) -> Result<Report, String> {
 /// Returns a line with the seed, the array and the failure.
 pub fn run_log_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    let scenario = Scenario::draw_with_log(&mut rng, options.mutation);
+    let mut scenario = Scenario::draw_with_log(&mut rng, options.mutation);
+    scenario.draw_spill(Rng::new(seed ^ SPILL));
     run_caught(&format!("log seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 

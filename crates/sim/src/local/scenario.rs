@@ -78,6 +78,8 @@ pub struct Scenario {
     pub excess: bool,
     /// The array is given other shapes.
     pub grows: bool,
+    /// There is a device beside the members for what is moved in place.
+    pub spills: bool,
 }
 
 /// Level, layout, members, chunk and used part of each member.
@@ -85,6 +87,9 @@ type Numbers = (Level, u32, u16, u32, u64);
 
 /// The most that a superblock 0.90 and what belongs to it take of a device.
 const OLD_SECTORS: u64 = 255;
+
+/// Superblock, bitmap and bad-block log take so many sectors before the data.
+const LEAST_OFFSET: u64 = 32;
 
 /// Chunks that are drawn, in sectors.
 pub const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
@@ -146,6 +151,32 @@ impl Scenario {
         self.grows = false;
     }
 
+    /// Draws whether data move in place where there is no room for anything else, which is where
+    /// superblocks lie behind them, and else where they begin. The generator is one of its own:
+    /// seeds without are unchanged.
+    pub fn draw_spill(&mut self, mut own: Rng) {
+        let is_old = self.version == Version::V0_90;
+        let percent = match self.version {
+            Version::V0_90 => 30,
+            Version::V1_0 => 80,
+            Version::V1_1 | Version::V1_2 => 30,
+        };
+        self.spills =
+            own.percent(percent) && self.has_parity() && (self.grows || is_old) && !self.excess;
+        if !self.spills {
+            return;
+        }
+        self.grows = true;
+        self.lives = self.lives.max(2);
+        if !self.version.is_behind_data() {
+            let log_sectors = match self.log {
+                Log::PartialParity(sectors) => sectors.into(),
+                Log::None | Log::Journal(_) => 0,
+            };
+            self.data_offset = LEAST_OFFSET + log_sectors;
+        }
+    }
+
     /// Facts that decide where bytes lie.
     pub fn shape(&self) -> Numbers {
         (self.level, self.layout, self.members, self.chunk_sectors, self.data_sectors[0])
@@ -191,7 +222,11 @@ impl Scenario {
             spares: if redundant { rng.pick(&[0, 0, 0, 1, 2]) } else { 0 },
             chunk_sectors,
             data_sectors: draw_sizes(level, members, chunk_sectors, rng),
-            data_offset: if version == Version::V1_0 { 0 } else { rng.pick(&[32, 64, 128]) },
+            data_offset: if version == Version::V1_0 {
+                0
+            } else {
+                rng.pick(&[LEAST_OFFSET, 64, 128])
+            },
             slack_sectors: rng.pick(&[32, 40, 64]),
             unused_sectors: 0,
             version,
@@ -208,6 +243,7 @@ impl Scenario {
             troubles: rng.pick(&[0, 1, 2, 4, 8]),
             excess: rng.percent(12),
             grows: false,
+            spills: false,
         }
     }
 
@@ -352,6 +388,9 @@ impl fmt::Display for Scenario {
         }
         if self.grows {
             write!(f, " grows")?;
+        }
+        if self.spills {
+            write!(f, " spills")?;
         }
         Ok(())
     }

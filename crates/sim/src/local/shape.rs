@@ -29,6 +29,8 @@ pub struct OldShape {
     pub data_offset: u64,
     /// Data before this array sector have moved; where they move towards the end, those from it on.
     pub position: u64,
+    /// Data move from the end of the array on.
+    pub backwards: bool,
 }
 
 impl Shape {
@@ -80,7 +82,7 @@ impl Shape {
     /// The mapping of an array sector, and where data begin by it.
     pub fn at(&self, sector: u64) -> (&Geometry, u64) {
         match &self.old {
-            Some(old) if (sector < old.position) == (self.data_offset > old.data_offset) => {
+            Some(old) if (sector < old.position) == old.backwards => {
                 (&old.geometry, old.data_offset)
             }
             _ => (&self.geometry, self.data_offset),
@@ -92,14 +94,13 @@ impl Shape {
     pub fn at_row(&self, row: u64) -> Option<(&Geometry, u64)> {
         let new = (&self.geometry, self.data_offset);
         let Some(old) = &self.old else { return Some(new) };
-        let backwards = self.data_offset > old.data_offset;
         let front = old.position / u64::from(self.geometry.data_disks());
-        if (row < front) != backwards {
+        if (row < front) != old.backwards {
             return Some(new);
         }
         let chunk = u64::from(old.geometry.chunk_sectors());
         let stripe = u64::from(old.geometry.data_disks()) * chunk;
-        let is_needed = if backwards {
+        let is_needed = if old.backwards {
             row < old.position.div_ceil(stripe) * chunk
         } else {
             row >= old.position / stripe * chunk

@@ -12,6 +12,7 @@ use crate::local::assembly;
 use crate::local::create;
 use crate::local::part::{arrays, devices, holders, part_of};
 use crate::local::past::Snapshot;
+use crate::local::spill;
 use crate::local::{CLIENT, Hang, Local};
 use crate::world::process::Device;
 
@@ -197,7 +198,10 @@ fn return_members(local: &mut Local, status: &Status) -> bool {
         remove(local, status);
         return true;
     }
-    let loose = (0..local.process().devices.len()).any(|device| !local.is_attached(device));
+    let part = &local.parts.devices[0];
+    let devices = 0..local.process().devices.len();
+    let mut others = devices.filter(|device| !part.is_set_apart(*device));
+    let loose = others.any(|device| !local.is_attached(device));
     if loose && status.degraded > 0 {
         add(local);
     }
@@ -325,6 +329,9 @@ pub fn relieve(local: &mut Local) {
     for (device, _) in local.tight.extract_if(.., |(_, until)| *until <= now) {
         local.world.processes[CLIENT].devices[device].disk.set_full(false);
     }
+    if local.spill_fails.is_some_and(|until| until <= now) {
+        spill::mend(local);
+    }
     let Some(at) = local.hangs.iter().position(|hang| hang.until <= now) else { return };
     let Hang { device, over, .. } = local.hangs[at];
     if over {
@@ -371,6 +378,7 @@ pub fn add(local: &mut Local) {
     // What is still in flight on a device keeps it from being opened again.
     let loose: Vec<_> = (0..local.process().devices.len())
         .filter(|&device| !local.is_attached(device))
+        .filter(|&device| !local.parts.devices[0].is_set_apart(device))
         .filter(|&device| local.world.io_of(CLIENT).all(|(other, _)| other != device))
         .collect();
     let blank = loose.is_empty() || local.rng.percent(40);

@@ -101,6 +101,7 @@ impl Lane for Here {
             troubles: 0,
             excess: false,
             grows: false,
+            spills: false,
         };
         let mut rng = Rng::new(1);
         let mut disks = create::create(&scenario, &mut rng);
