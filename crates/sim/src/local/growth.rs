@@ -5,6 +5,7 @@
 use braid_array::Refusal;
 use braid_array::action::Command;
 use braid_array::format::Version;
+use braid_array::format::suspended::journal_number;
 use braid_array::grow::{self, Grow, NewShape};
 use braid_array::level::Level;
 use braid_array::status::{MemberState, Status};
@@ -73,6 +74,9 @@ impl Growth {
         if moves && local.scenario.spills {
             spill::trouble(local, &mut self.rng);
         }
+        if local.scenario.has_journal() {
+            self.lose_journal(local);
+        }
         if moves && self.turns > 0 {
             self.turn(local);
         }
@@ -140,6 +144,19 @@ impl Growth {
             }
             local.ask(Command::Grow(Grow::Undo));
             local.cut_percent = 20;
+        }
+    }
+
+    /// At times, the device of a journal that is off is gone: the array does without from then on.
+    fn lose_journal(&self, local: &mut Local) {
+        if !self.rng.aside(u64::from(self.events)).percent(2) {
+            return;
+        }
+        let is_off = journal_number(&local.status().superblock).is_some();
+        let Some(device) = local.parts.devices[0].journal.filter(|_| is_off) else { return };
+        if !local.disk(device).gone() {
+            local.note(&[49, device as u64], || format!("TROUBLE journal {device} is gone"));
+            local.disk_mut(device).set_gone(true);
         }
     }
 
