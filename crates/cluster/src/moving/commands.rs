@@ -32,7 +32,7 @@ impl MovingClient {
                 self.pass_to_both(id, &Command::SpeedLimits { min_bytes_s, max_bytes_s });
             }
             Command::Pause(paused) => {
-                self.moving.pace().pause(paused);
+                self.moving.pace().pause(self.now, paused);
                 self.pass_to_both(id, &Command::Pause(paused));
             }
             Command::Grow(Grow::Undo) => {

@@ -9,6 +9,9 @@ const SHORT_MS: u64 = 60;
 const LONG_MS: u64 = 250;
 const FIRST_PIECES: u64 = 8;
 const MOST_PIECES: u64 = 32;
+/// A window has no more than the maximum lets through in such a part of a second, but for its first
+/// piece.
+const PARTS_OF_SECOND: u64 = 4;
 /// The longest pause between two windows where requests come and no maximum is set.
 const LONGEST_NANOS: u64 = 5_000_000_000;
 
@@ -21,6 +24,15 @@ pub(super) struct MoveSize {
     pub(super) member_sectors: u64,
 }
 
+impl MoveSize {
+    /// Returns the bytes of each member of the old array that so many of the array are.
+    fn of_member(self, bytes: u64) -> u64 {
+        let of_member =
+            u128::from(bytes) * u128::from(self.member_sectors) / u128::from(self.total.max(1));
+        u64::try_from(of_member).unwrap_or(u64::MAX)
+    }
+}
+
 /// The limits that administrators have set, and the time that the last windows took.
 #[derive(Debug)]
 pub(super) struct MovePace {
@@ -30,9 +42,22 @@ pub(super) struct MovePace {
     opened: Instant,
     /// Requests came since.
     busy: bool,
-    not_before: Instant,
+    /// The last window that was moved, which the limits in force hold the next one back for.
+    charged: Charge,
+    /// What could not be moved is not tried again before.
+    again: Instant,
     /// The speed is measured since then, from that front.
     since: (Instant, u64),
+}
+
+/// A window that was moved.
+#[derive(Clone, Copy, Debug, Default)]
+struct Charge {
+    opened: Instant,
+    /// Bytes of each member.
+    of_member: u64,
+    /// Requests came meanwhile.
+    busy: bool,
 }
 
 impl MovePace {
@@ -45,19 +70,24 @@ impl MovePace {
             window_pieces: FIRST_PIECES,
             opened: Instant::default(),
             busy: false,
-            not_before: Instant::default(),
+            charged: Charge::default(),
+            again: Instant::default(),
             since: (Instant::default(), 0),
         }
     }
 
-    /// Sets the limits that are named.
+    /// Sets the limits that are named. They hold for the last window as well: setting one lets
+    /// nothing go at once.
     pub(super) fn limit(&mut self, min_bytes_s: Option<u64>, max_bytes_s: Option<u64>) {
         self.limits.min_bytes_per_s = min_bytes_s.unwrap_or(self.limits.min_bytes_per_s);
-        self.limits.max_bytes_per_s = max_bytes_s.or(self.limits.max_bytes_per_s);
+        let max = max_bytes_s.or(self.limits.max_bytes_per_s);
+        self.limits.max_bytes_per_s = max.filter(|max| *max != u64::MAX);
     }
 
-    pub(super) const fn pause(&mut self, paused: bool) {
+    /// Holds the move, or lets it go on: what could not be moved is tried again at once then.
+    pub(super) const fn pause(&mut self, now: Instant, paused: bool) {
         self.limits.paused = paused;
+        self.again = now;
     }
 
     /// Returns whether an administrator holds the move.
@@ -65,25 +95,33 @@ impl MovePace {
         self.limits.held()
     }
 
-    /// The pieces that the next window is to have.
-    pub(super) const fn window_pieces(&self) -> u64 {
-        self.window_pieces
+    /// Returns how many pieces of so many sectors the next window is to have.
+    pub(super) fn window_pieces(&self, piece_sectors: u64, size: MoveSize) -> u64 {
+        let Some(max) = self.limits.max_bytes_per_s else { return self.window_pieces };
+        let piece = size.of_member(piece_sectors * SECTOR_BYTES).max(1);
+        (max / PARTS_OF_SECOND / piece).clamp(1, self.window_pieces)
     }
 
     /// The time at which the next window may begin.
-    pub(super) const fn not_before(&self) -> Instant {
-        self.not_before
+    pub(super) fn not_before(&self) -> Instant {
+        let Charge { opened, of_member, busy } = self.charged;
+        let takes = |bytes_per_s: u64| {
+            let nanos = u128::from(of_member) * 1_000_000_000 / u128::from(bytes_per_s.max(1));
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        };
+        let max = self.limits.max_bytes_per_s.map_or(0, takes);
+        let min = if busy { takes(self.limits.min_bytes_per_s).min(LONGEST_NANOS) } else { 0 };
+        self.again.max(Instant(opened.0.saturating_add(max.max(min))))
     }
 
-    /// Waits for so long.
+    /// Tries what could not be moved again after so long.
     pub(super) const fn wait(&mut self, now: Instant, millis: u64) {
-        self.not_before = now.plus_millis(millis);
+        self.again = now.plus_millis(millis);
     }
 
     /// Measures the speed anew.
     pub(super) const fn restart(&mut self, now: Instant, front: u64) {
         self.since = (now, front);
-        self.not_before = now;
     }
 
     /// A request has come.
@@ -105,15 +143,8 @@ impl MovePace {
         } else if took_ms > LONG_MS {
             self.window_pieces = (self.window_pieces / 2).max(1);
         }
-        let bytes = u128::from(sectors * SECTOR_BYTES);
-        let of_member = bytes * u128::from(size.member_sectors) / u128::from(size.total.max(1));
-        let takes = |bytes_per_s: u64| {
-            let nanos = of_member * 1_000_000_000 / u128::from(bytes_per_s.max(1));
-            u64::try_from(nanos).unwrap_or(u64::MAX)
-        };
-        let max = self.limits.max_bytes_per_s.map_or(0, takes);
-        let min = if self.busy { takes(self.limits.min_bytes_per_s).min(LONGEST_NANOS) } else { 0 };
-        self.not_before = Instant(self.opened.0.saturating_add(max.max(min)));
+        let of_member = size.of_member(sectors * SECTOR_BYTES);
+        self.charged = Charge { opened: self.opened, of_member, busy: self.busy };
     }
 
     /// Returns the status of a move that has come to this front.
@@ -150,9 +181,47 @@ mod tests {
         // A MiB of the array, half of it of each member.
         pace.charge(Instant(5), 2048, SIZE);
         assert_eq!(pace.not_before(), Instant(5 + 500_000_000));
-        pace.pause(true);
+        pace.pause(Instant(5), true);
         assert!(pace.is_held());
         assert_eq!(pace.status(Instant(5), 2048, false, 4096).bytes_per_s, 0);
+    }
+
+    #[test]
+    fn a_limit_that_is_set_lets_nothing_go_at_once() {
+        let mut pace = MovePace::new();
+        pace.limit(None, Some(1 << 20));
+        pace.open(Instant(5));
+        pace.charge(Instant(5), 2048, SIZE);
+        // As often as it is set, and told that it goes on.
+        for _ in 0..3 {
+            pace.restart(Instant(6), 2048);
+            pace.limit(None, Some(1 << 20));
+            pace.pause(Instant(6), false);
+            assert_eq!(pace.not_before(), Instant(5 + 500_000_000));
+        }
+        pace.limit(None, Some(1 << 19));
+        assert_eq!(pace.not_before(), Instant(5 + 1_000_000_000));
+        pace.limit(None, Some(u64::MAX));
+        assert_eq!(pace.not_before(), Instant(6));
+        assert_eq!(pace.status(Instant(5), 2048, false, 4096).max_bytes_per_s, None);
+        // What failed is tried again later, whatever the limit, or as soon as somebody asks.
+        pace.wait(Instant(6), 1000);
+        pace.limit(None, Some(1 << 20));
+        assert_eq!(pace.not_before(), Instant(6 + 1_000_000_000));
+        pace.pause(Instant(7), false);
+        assert_eq!(pace.not_before(), Instant(5 + 500_000_000));
+    }
+
+    #[test]
+    fn windows_are_no_longer_than_a_limit_lets_through_in_a_moment() {
+        let mut pace = MovePace::new();
+        // Pieces of a MiB, half of it of each member.
+        let pieces = |max: u64| {
+            pace.limit(None, Some(max));
+            pace.window_pieces(2048, SIZE)
+        };
+        let limits = [0, 1 << 20, 4 << 20, 9 << 20, 1 << 30, u64::MAX];
+        assert_eq!(limits.map(pieces), [1, 1, 2, 4, 8, 8]);
     }
 
     #[test]
@@ -161,7 +230,7 @@ mod tests {
         for (took_ms, pieces) in [(10, 16), (10, 32), (10, 32), (100, 32), (300, 16), (300, 8)] {
             pace.open(Instant(0));
             pace.charge(Instant(took_ms * 1_000_000), 8, SIZE);
-            assert_eq!(pace.window_pieces(), pieces);
+            assert_eq!(pace.window_pieces(2048, SIZE), pieces);
         }
     }
 

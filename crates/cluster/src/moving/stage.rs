@@ -328,7 +328,7 @@ impl Move {
             return false;
         }
         let piece = self.pieces.piece_sectors();
-        let most = self.pace.window_pieces() * piece;
+        let most = self.pace.window_pieces(piece, self.size) * piece;
         // Pieces are whole but for the last.
         let window = if self.back {
             left.end.saturating_sub(most).next_multiple_of(piece)..left.end
