@@ -7,11 +7,11 @@ mod machine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
-use braid_array::action::{CommandId, Event};
+use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::request::Full;
-use braid_array::status::Status;
+use braid_array::status::{Status, SyncStatus};
 use braid_array::{
     Action, BlockMachine, Instant, Machine, Op, Refusal, Request, RequestError, RequestId,
 };
@@ -29,6 +29,8 @@ const SHORT_LOOK_MS: u64 = 10;
 /// Number of clients that are begun until one serves: changes of another client are resolved once
 /// this one has the votes.
 const FIRST_CLIENTS: u32 = 3;
+/// Id of this machine's own commands to a client, whose answers nobody waits for.
+const OWN: CommandId = CommandId(u64::MAX - 4);
 
 /// Looks for the nodes of an array that are away.
 pub trait Finder: Debug + Send {
@@ -198,6 +200,7 @@ impl FailoverClient {
                 self.not_late(id);
                 Some(Action::Complete { id, result })
             }
+            Action::Reply { id: OWN, .. } => None,
             Action::Reply { id, result } => {
                 self.commands.retain(|command| *command != id);
                 let grown = matches!(self.growth, Growth::Asked(asked) if asked == id);
@@ -410,6 +413,9 @@ impl FailoverClient {
         }
         client.set_epoch(self.epoch_micros);
         client.handle(self.now, Event::Tick);
+        for command in in_force(&self.client.status().sync) {
+            client.handle(self.now, Event::Command { id: OWN, command });
+        }
         self.client = client;
         self.unsaid.clear();
         self.state =
@@ -448,6 +454,17 @@ impl FailoverClient {
     const fn is_serving(&self) -> bool {
         matches!(self.state, FailoverState::First | FailoverState::Serving)
     }
+}
+
+/// Returns the commands that have the next client keep to the limits of background work, and the
+/// pause, that are in force.
+fn in_force(sync: &SyncStatus) -> Vec<Command> {
+    let limits = Command::SpeedLimits {
+        min_bytes_s: Some(sync.min_bytes_per_s),
+        max_bytes_s: Some(sync.max_bytes_per_s.unwrap_or(u64::MAX)),
+    };
+    let pause = sync.paused.then_some(Command::Pause(true));
+    [limits].into_iter().chain(pause).collect()
 }
 
 /// Answer to whether an array was granted to the client that is to serve it.

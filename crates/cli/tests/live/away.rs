@@ -4,7 +4,7 @@ use crate::support::export::{fill, noise};
 use crate::support::nodes::{Node, detail, in_memory, in_stores, members};
 use crate::support::{Lab, until};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Serves an array over the first three nodes. Returns its first content.
 fn serve(lab: &Lab, nodes: &[Node], options: &str) -> Vec<u8> {
@@ -73,6 +73,8 @@ fn an_array_outlives_all_of_its_nodes() {
     let (mut nodes, stores) = in_stores(&lab);
     let content = serve(&lab, &nodes, "");
     nodes.truncate(3);
+    lab.ok("limit x --min 3M --max 5M", &[]);
+    lab.ok("limit x --pause", &[]);
     // At the same moment: none is lost before the others.
     nodes.iter().for_each(|node| node.signal(Signal::STOP));
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
@@ -82,6 +84,11 @@ fn an_array_outlives_all_of_its_nodes() {
         Node::start(&lab, address, &format!("--store {} --ring 64M", store.display()))
     };
     let nodes: Vec<Node> = addresses.iter().zip(&stores).map(start).collect();
+    until("an array that goes on", || waiting(&lab).is_null());
+    let sync = detail(&lab, "x")["sync"].clone();
+    let limits = ["min_bytes_per_s", "max_bytes_per_s", "paused"].map(|key| sync[key].clone());
+    assert_eq!(limits, [json!(3 << 20), json!(5 << 20), json!(true)], "as they were set");
+    lab.ok("limit x --resume", &[]);
     goes_on(&lab, &content);
     drop(nodes);
 }

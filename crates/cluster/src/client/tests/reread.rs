@@ -151,9 +151,18 @@ fn another_client_begins_with_what_they_hold_now() {
     let mut epochs = Vec::new();
     let (said, events) = talk(&mut lasting, (&superblock, &bitmap), &mut epochs);
     assert_eq!((recorded(&said), events), (0, Vec::new()));
+    // Set while there is no client: it holds for the next one.
+    let limits = Command::SpeedLimits { min_bytes_s: Some(5), max_bytes_s: Some(7) };
+    for (id, command) in [(1, limits), (2, Command::Pause(true))] {
+        let id = CommandId(id);
+        lasting.handle(Instant(2), Event::Command { id, command });
+        assert!(matches!(lasting.poll(), Some(Action::Reply { result: Ok(()), .. })));
+    }
     let looks = lasting.deadline().expect("it looks for the nodes");
     lasting.handle(looks, Event::Tick);
     let (said, events) = talk(&mut lasting, (&superblock, &bitmap), &mut epochs);
     assert_eq!((recorded(&said), events), (usize::from(NODES), Vec::new()));
     assert_eq!((epochs.first(), epochs.last()), (Some(&Epoch(1)), Some(&Epoch(2))));
+    let sync = lasting.status().sync;
+    assert_eq!((sync.min_bytes_per_s, sync.max_bytes_per_s, sync.paused), (5, Some(7), true));
 }
