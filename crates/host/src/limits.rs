@@ -78,6 +78,12 @@ impl Limits {
         any.then_some(Command::SpeedLimits { min_bytes_s, max_bytes_s })
     }
 
+    /// Returns these limits, and those of `others` where these are unset.
+    #[must_use]
+    pub fn over(self, others: Self) -> Self {
+        Self { min: self.min.or(others.min), max: self.max.or(others.max) }
+    }
+
     /// Returns whether a limit depends on the time of day.
     fn change(&self) -> bool {
         [&self.min, &self.max].into_iter().flatten().any(|limit| !limit.windows.is_empty())
@@ -106,6 +112,28 @@ impl LimitKeeper {
         Ok(keeper)
     }
 
+    /// Has an array that does not run yet begin with these limits: nothing goes on in the
+    /// background before it knows of them.
+    pub fn begin(&self, limits: Limits) {
+        if let Some(command) = limits.command(minute_now()) {
+            self.tell(command);
+        }
+        *locked(&self.limits) = limits;
+        // The thread lives as long as this.
+        let _ = self.changed.send(());
+    }
+
+    /// Has it begin with a pause.
+    pub fn begin_paused(&self) {
+        self.tell(Command::Pause(true));
+    }
+
+    /// No array refuses these commands, and one that has ended tells why by itself.
+    fn tell(&self, command: Command) {
+        let done = Box::new(|_| ());
+        let _ = self.submissions.send(Message::Command { command, device: None, done });
+    }
+
     /// Returns the present limits.
     #[must_use]
     pub fn get(&self) -> Limits {
@@ -117,9 +145,7 @@ impl LimitKeeper {
     /// # Errors
     /// As the array says. `None` when it has ended.
     pub fn set(&self, change: Limits) -> Option<Result<(), Refusal>> {
-        let mut limits = self.get();
-        limits.min = change.min.or(limits.min);
-        limits.max = change.max.or(limits.max);
+        let limits = change.over(self.get());
         let command = limits.command(minute_now());
         let answer = command.map_or(Some(Ok(())), |command| {
             self.submissions.call(|done| Message::Command { command, device: None, done })

@@ -240,6 +240,7 @@ fn serve_machine(
     let (news, events) = report_events(&mut engine, stops.sender.clone());
     let open_exports = open_exports(how, &mut engine, facts, array.mounts)?;
     let limits = LimitKeeper::start(submissions.clone()).map_err(system)?;
+    upgrade::begin_limited(&limits, how.limits.clone());
     let served = Served {
         name: name.to_owned(),
         submissions: submissions.clone(),
@@ -265,9 +266,7 @@ fn serve_machine(
     });
     let started = connected.and_then(|lost| {
         running.start_exports()?;
-        // An array that has ended meanwhile tells why by itself.
-        limits.set(how.limits.clone()).unwrap_or(Ok(()))?;
-        upgrade::restore(&limits, &running.submissions)?;
+        upgrade::restore(&running.submissions)?;
         let missing = [&array.missing[..], &lost].concat();
         let logged =
             ready(&lost).and_then(|()| log_events(name, &missing, events, &running.submissions));

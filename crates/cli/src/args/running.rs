@@ -285,7 +285,8 @@ pub(crate) enum JournalModeArg {
 const LIMIT_HELP: &str = "\
 A SPEED is a size, and may be followed by others that hold at times of the day, by this machine's \
 clock: SPEED@FROM-UNTIL=SPEED,FROM-UNTIL=SPEED. What is set holds until the array is stopped; \
-limits that are to stay are written into /etc/braid/arrays.toml, as min = and max =.
+limits that are to stay are written into /etc/braid/arrays.toml, as min = and max =, or given to \
+braid assemble.
 
 Examples:
   braid limit home --max 50M

@@ -1,8 +1,10 @@
 //! Commands to arrays that do not run, by what is stored on their members: how one is made,
 //! started, looked at, changed and read.
 
+use braid_host::limits::{Limit, Limits};
 use clap::{Args, ValueEnum, ValueHint};
 
+use super::limit::{parse_max, parse_min};
 use super::members::{MemberArg, parse_node_address};
 use super::nodes::NetworkArgs;
 use super::odd::{GeometryArgs, MapArgs, OverlayArgs, ReshapeArgs};
@@ -234,9 +236,12 @@ pub(crate) struct AssembleArgs {
     /// By which the array is known, whatever its name is.
     #[arg(skip)]
     pub(crate) uuid: Option<String>,
-    /// Limits of the speed of background work.
-    #[arg(skip)]
-    pub(crate) limits: braid_host::limits::Limits,
+    /// Bytes per second and member that background work keeps up, as for braid limit
+    #[arg(long, value_name = "SPEED", value_parser = parse_min)]
+    pub(crate) min: Option<Limit>,
+    /// Bytes per second and member that background work never exceeds, from its begin
+    #[arg(long, value_name = "SPEED", value_parser = parse_max)]
+    pub(crate) max: Option<Limit>,
 }
 
 impl AssembleArgs {
@@ -244,6 +249,11 @@ impl AssembleArgs {
     pub(crate) const NODE_TIMEOUT_S: u64 = 5;
     /// As above.
     pub(crate) const FAIL_TIMEOUT_S: u64 = 60;
+
+    /// Limits of the speed of background work.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { min: self.min.clone(), max: self.max.clone() }
+    }
 }
 
 /// Write schedule: the place where the parities are computed while an array over nodes is written.

@@ -75,12 +75,7 @@ fn check_limits(run_dir: &Path, args: &LimitArgs) -> Result<(), Failure> {
     let refused =
         |reason: String, next: String| Err(Failure::usage("limit", &args.name, reason, next));
     match (&args.min, &args.max) {
-        (Some(min), Some(max)) => match more_than(min, max) {
-            Some((min, max)) => {
-                refused(format!("--min {min} is more than --max {max}"), "swap them".to_owned())
-            }
-            None => Ok(()),
-        },
+        (Some(min), Some(max)) => check_pair("limit", &args.name, Some(min), Some(max)),
         (Some(min), None) => {
             let (limits, sync) = in_force(run_dir, args)?;
             let max =
@@ -106,6 +101,22 @@ fn check_limits(run_dir: &Path, args: &LimitArgs) -> Result<(), Failure> {
             }
         }
         (None, None) => Ok(()),
+    }
+}
+
+/// Checks that a minimum does not exceed a maximum that is typed beside it.
+pub(super) fn check_pair(
+    operation: &str,
+    object: &str,
+    min: Option<&Limit>,
+    max: Option<&Limit>,
+) -> Result<(), Failure> {
+    match min.zip(max).and_then(|(min, max)| more_than(min, max)) {
+        Some((min, max)) => {
+            let reason = format!("--min {min} is more than --max {max}");
+            Err(Failure::usage(operation, object, reason, "swap them"))
+        }
+        None => Ok(()),
     }
 }
 

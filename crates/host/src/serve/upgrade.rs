@@ -102,19 +102,25 @@ pub(super) fn list_faulty(array: &mut Assembled) {
     }
 }
 
-/// Restores the settings made before another program took over, where one did.
-pub(super) fn restore(limits: &LimitKeeper, submissions: &SubmissionQueue) -> Result<(), Refusal> {
-    let Some(settings) = handover::settings::<Settings>() else { return Ok(()) };
-    // An array that has ended meanwhile tells why by itself.
-    limits.set(settings.limits).unwrap_or(Ok(()))?;
-    let pause = settings.paused.then_some(Command::Pause(true));
-    let mode = settings.journal_mode.filter(|mode| *mode != JournalMode::default());
-    let commands = pause.into_iter().chain(mode.map(Command::JournalMode));
-    for command in commands {
-        let set = submissions.call(|done| Message::Command { command, device: None, done });
-        set.unwrap_or(Ok(()))?;
+/// Has the array begin with the limits of background work that were in force before another program
+/// took over, where one did, or else with these.
+pub(super) fn begin_limited(keeper: &LimitKeeper, limits: Limits) {
+    let settings = handover::settings::<Settings>();
+    let (before, paused) = settings.map_or_else(Default::default, |it| (it.limits, it.paused));
+    keeper.begin(before.over(limits));
+    if paused {
+        keeper.begin_paused();
     }
-    Ok(())
+}
+
+/// Restores the mode of the journal, as it was before another program took over, where one did.
+pub(super) fn restore(submissions: &SubmissionQueue) -> Result<(), Refusal> {
+    let mode = handover::settings::<Settings>().and_then(|settings| settings.journal_mode);
+    let Some(mode) = mode.filter(|mode| *mode != JournalMode::default()) else { return Ok(()) };
+    let command = Command::JournalMode(mode);
+    let set = submissions.call(|done| Message::Command { command, device: None, done });
+    // An array that has ended meanwhile tells why by itself.
+    set.unwrap_or(Ok(()))
 }
 
 /// Parts of this program that another one needs, besides the array itself.

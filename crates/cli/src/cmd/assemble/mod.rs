@@ -19,6 +19,7 @@ use super::launch::{self, How, launch};
 use super::maps;
 use super::stranger::refuse_strangers;
 use super::successor::HowAssembled;
+use super::sync;
 use crate::args::{AssembleArgs, MapArgs, ReshapeArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
@@ -120,7 +121,9 @@ impl Chosen {
 
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
-    start(run_dir, args, false, Daemon::adopt())
+    let daemon = Daemon::adopt();
+    sync::check_pair("assemble", &args.names.join(" "), args.min.as_ref(), args.max.as_ref())?;
+    start(run_dir, args, false, daemon)
 }
 
 /// Starts an array as it is asked for, in this process if that is a daemon already. One that has to
@@ -139,7 +142,7 @@ pub(super) fn start(
     }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
-    let how = How { exports, limits: args.limits.clone(), again: None, whole, leftovers: None };
+    let how = How { exports, limits: args.limits(), again: None, whole, leftovers: None };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;

@@ -49,7 +49,8 @@ pub(in crate::cmd) fn array_words(entry: &ArrayEntry) -> AssembleArgs {
         fail_timeout: nodes.fail_timeout_s.unwrap_or(AssembleArgs::FAIL_TIMEOUT_S),
         foreground: true,
         uuid,
-        limits: entry.limits.clone(),
+        min: entry.limits.min.clone(),
+        max: entry.limits.max.clone(),
     }
 }
 
