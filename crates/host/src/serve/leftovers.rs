@@ -69,7 +69,8 @@ impl Leftovers {
             for place in volumes {
                 let member = member_name(&place.address, &place.volume);
                 match remove_patiently(place, *array, self.network) {
-                    Ok(()) => tracing::info!(array = name, "{member} is removed: all has moved"),
+                    Ok(true) => tracing::info!(array = name, "{member} is removed: all has moved"),
+                    Ok(false) => {}
                     Err(Refusal { reason, .. }) => {
                         let next = format!("braid node delete {} {}", place.address, place.volume);
                         tracing::warn!(
@@ -105,17 +106,17 @@ fn remove_patiently(
     place: &VolumeAddress,
     array: [u8; 16],
     network: Network,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     for _ in 1..TRIES {
-        if remove_volume(place, array, network).is_ok() {
-            return Ok(());
+        if let Ok(was_there) = remove_volume(place, array, network) {
+            return Ok(was_there);
         }
         thread::sleep(LOOK_AGAIN);
     }
     remove_volume(place, array, network).map_err(|error| error.why)
 }
 
-/// Removes a volume if it is a member of this array. One that is not there is one that was removed.
+/// Removes a volume if it is a member of this array. Returns whether there was such a volume.
 ///
 /// # Errors
 /// [`RemoteError`]: the node is away, or a client has the volume.
@@ -123,10 +124,10 @@ pub fn remove_volume(
     place: &VolumeAddress,
     array: [u8; 16],
     network: Network,
-) -> Result<(), RemoteError> {
+) -> Result<bool, RemoteError> {
     let mut node = Remote::connect(&place.address, network)?;
     if !node.has_volume(&place.volume)? {
-        return Ok(());
+        return Ok(false);
     }
     drop(node);
     let mut node = Remote::connect(&place.address, network)?;
@@ -135,5 +136,5 @@ pub fn remove_volume(
     if is_its {
         node.remove_volume()?;
     }
-    Ok(())
+    Ok(is_its)
 }

@@ -300,7 +300,7 @@ fn create(new: &NewNodes, status: &Status, network: Network) -> Result<(), Failu
         let removed = if *array == [0; 16] {
             remove_blank(place, network)
         } else {
-            remove_volume(place, *array, network)
+            remove_volume(place, *array, network).map(drop)
         };
         removed.map_err(|error| failed(OPERATION, &place.address, &error))?;
     }
