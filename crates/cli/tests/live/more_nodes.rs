@@ -4,6 +4,8 @@
 mod at_once;
 mod deaths;
 mod full;
+mod limits;
+mod owner;
 mod read_only;
 mod writer;
 

@@ -12,6 +12,7 @@ use braid_cluster::VolumeAddress;
 use braid_cluster::assemble::member_parts;
 use braid_cluster::create::{Blueprint, NewArray};
 use braid_cluster::grow::{self, NewSize};
+use braid_cluster::ids::Epoch;
 use braid_cluster::pair::{is_later, is_other_name, later_uuid, other_volume};
 use braid_cluster::wire::valid_volume_name;
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
@@ -65,7 +66,9 @@ pub(super) fn run(run_dir: &Path, args: &GrowArgs) -> Result<(), Failure> {
     // Whatever would stand against it is told before anything is made.
     hand_over(run_dir, name, Vec::new(), true)?;
     if !args.dry_run {
-        create(&new, &before.array, network)?;
+        let served = running::status(OPERATION, run_dir, name)?;
+        still_owned(name, &served.array, network)?;
+        create(&new, &served.array, network)?;
         go_over(run_dir, name, &new, network)?;
         new.added.iter().for_each(|node| remember(run_dir, name, node));
     }
@@ -294,6 +297,29 @@ fn fit(
     Ok((size, plan(array)?))
 }
 
+/// Checks that no client of another machine has been granted the array since, before anything is
+/// removed or made: what looks like the remains of an interrupted command could be what that client
+/// is about to use. One that was granted it later finds what was made, and decides.
+fn still_owned(name: &str, status: &Status, network: Network) -> Result<(), Failure> {
+    let Some(view) = &status.view else { return Ok(()) };
+    let members = status.members.iter().filter_map(|member| member_parts(&member.device));
+    let members = members.map(|(address, _)| address.to_owned());
+    let witnesses = view.witnesses.iter().map(|witness| witness.address.clone());
+    let voters = members.chain(witnesses).map(|address| NodeArg { address, volume: None });
+    let voters: Vec<NodeArg> = voters.collect();
+    let ask =
+        |node: &NodeArg| Remote::connect(&node.address, network)?.vote(status.superblock.set_uuid);
+    let votes = ask_all(&voters, ask);
+    // One that does not answer is one that the array can do without, or is missed when it is to
+    // make a volume.
+    let newest = votes.into_iter().flatten().map(|voter| voter.granted).max();
+    if newest.is_some_and(|granted| granted > Epoch(view.epoch)) {
+        let reason = "another client has taken the array over, and nothing was changed";
+        return Err(Failure::refused(OPERATION, name, reason, "type it where that client runs"));
+    }
+    Ok(())
+}
+
 /// Makes the volumes.
 fn create(new: &NewNodes, status: &Status, network: Network) -> Result<(), Failure> {
     for (place, array) in &new.leftovers {
@@ -344,7 +370,15 @@ fn go_over(run_dir: &Path, name: &str, new: &NewNodes, network: Network) -> Resu
             let next = format!("see its log, and try braid upgrade {}", shell_word(name));
             Err(Failure::refused(OPERATION, name, reason, next))
         }
-        (handed, Err(why)) => handed.and(Err(why)),
+        (Ok(()), Err(why)) => Err(why),
+        // Whoever has the array may go on with them at this moment.
+        (Err(_), Err(_)) => {
+            let reason = "the process that serves it has ended meanwhile, and the volumes that \
+                          were made stay";
+            let next = "an assembly that names all nodes goes on with them; where another client \
+                        has the array without them, its next braid grow removes them";
+            Err(Failure::refused(OPERATION, name, reason, next))
+        }
     }
 }
 

@@ -7,21 +7,21 @@ use super::{Served, in_the_middle};
 use crate::support::nodes::{detail, names};
 use crate::support::{Lab, until};
 
-fn spawn(lab: &Lab, words: &str) -> Child {
+pub(super) fn spawn(lab: &Lab, words: &str) -> Child {
     let mut command = lab.braid();
     command.args(words.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.spawn().expect("braid runs")
 }
 
 /// Returns whether it succeeded, and what it said.
-fn ended(child: Child) -> (bool, String) {
+pub(super) fn ended(child: Child) -> (bool, String) {
     let output = child.wait_with_output().expect("an end");
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 impl Served {
     /// Returns the number of nodes that have a volume of the array to which data move.
-    fn others(&self) -> usize {
+    pub(super) fn others(&self) -> usize {
         self.stores.iter().filter(|store| names(store).any(|name| name == "x.2")).count()
     }
 }
@@ -49,7 +49,7 @@ fn of_two_commands_at_once_one_makes_its_array() {
     served.compare("all has moved");
 }
 
-fn is_volume(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
+pub(super) fn is_volume(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
     entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with('x'))
 }
 
