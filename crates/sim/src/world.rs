@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
+use braid_array::fabric::PeerId;
 use braid_array::{Action, Buf, IoOp, Machine};
 use braid_cluster::client::{Client, ClientConfig};
 
@@ -381,6 +382,15 @@ impl World {
     pub fn disconnect(&mut self, a: usize, b: usize) {
         for connection in self.network.between(a, b) {
             self.network.break_connection(&mut self.ground, connection);
+        }
+    }
+
+    /// Breaks the connections between two processes that the second one knows by such a number.
+    pub fn disconnect_peers(&mut self, a: usize, b: usize, is_meant: &dyn Fn(PeerId) -> bool) {
+        for connection in self.network.between(a, b) {
+            if self.network.peer_of(connection, b).is_some_and(is_meant) {
+                self.network.break_connection(&mut self.ground, connection);
+            }
         }
     }
 

@@ -240,7 +240,11 @@ impl Move {
             }
             Step::Copying(window) => self.copy(facts.now, window),
             // It would fail them if its nodes were lost once it is told to stop.
-            Step::Emptying if facts.is_stopping || !facts.split.has_parts(self.leaves()) => {
+            Step::Emptying
+                if facts.is_stopping
+                    || !facts.split.has_parts(self.leaves())
+                    || braid_array::broken("move-emptying") =>
+            {
                 self.step = Step::Leaving;
                 self.order(MoveOrder::Stop(self.leaves()));
                 true

@@ -2,6 +2,7 @@
 //! clients die, links break, and the power fails at any moment of that. Whatever superblocks tell
 //! afterwards, the content is there.
 
+mod ending;
 mod life;
 
 use braid_array::array::Scratch;
@@ -123,6 +124,7 @@ fn larger(params: &Params) -> Option<Params> {
 pub(super) fn run(scenario: ClusterScenario, rng: Rng, trace: Trace) -> Result<Report, Failure> {
     let mut moved = Moved::new(scenario, rng, trace)?;
     moved.live()?;
+    moved.lose_what_is_left()?;
     moved.finish()?;
     Ok(Report::of(&moved.world.trace))
 }

@@ -107,4 +107,10 @@ impl Network {
         let numbers = self.connections.iter().enumerate();
         numbers.filter(|(_, connection)| between(connection)).map(|(number, _)| number).collect()
     }
+
+    /// Returns the number by which a process knows a connection.
+    pub(super) fn peer_of(&self, connection: usize, process: usize) -> Option<PeerId> {
+        let ends = &self.connections.get(connection)?.ends;
+        ends.iter().find(|end| end.process == process).map(|end| end.peer)
+    }
 }

@@ -214,7 +214,7 @@ impl Moved {
         self.submit_one(kind, range);
     }
 
-    fn submit_one(&mut self, kind: Kind, range: Range) {
+    pub(super) fn submit_one(&mut self, kind: Kind, range: Range) {
         let draft = self.world.ask(&mut self.judge, self.client, kind, range);
         let Some(draft) = draft else { return };
         // Copies may differ after a loss of power.
@@ -239,7 +239,7 @@ impl Moved {
         }
     }
 
-    fn step(&mut self) -> Result<bool, Failure> {
+    pub(super) fn step(&mut self) -> Result<bool, Failure> {
         self.answer_searches();
         let moved = self.world.step();
         for (process, action) in std::mem::take(&mut self.world.outputs) {
@@ -259,7 +259,7 @@ impl Moved {
         Ok(moved)
     }
 
-    fn status(&mut self) -> Status {
+    pub(super) fn status(&mut self) -> Status {
         let status = self.world.processes[self.client].client().status();
         self.refused |= status.state == ArrayState::Failed && !self.serves;
         status
