@@ -135,7 +135,7 @@ impl MovingClient {
                 }
                 Action::Reply { id: NOTE, result } => self.moving.noted(self.now, result),
                 Action::Reply { id: BESIDE, .. } => {}
-                Action::Reply { id, result } if STOP.contains(&id) => self.stopped(result),
+                Action::Reply { id, result } if STOP.contains(&id) => self.stopped(side, result),
                 other => return Some(other),
             }
             self.carry_out_orders();

@@ -64,15 +64,17 @@ impl MovingClient {
         stop.left = sides.len() as u32;
         let held: Vec<RequestId> = self.held.release().map(|request| request.id).collect();
         held.into_iter().for_each(|id| self.fail(id));
+        self.moving.refuse_turn();
+        self.carry_out_orders();
         for &side in sides {
             self.stop_array(side);
         }
         true
     }
 
-    /// An array has been stopped.
-    pub(super) fn stopped(&mut self, result: Result<(), Refusal>) {
-        if *self.moving.step() == Step::Leaving {
+    /// An array has been stopped: the one that is left in the end, or one of those that were told.
+    pub(super) fn stopped(&mut self, side: Side, result: Result<(), Refusal>) {
+        if *self.moving.step() == Step::Leaving && !self.moving.sides().contains(&side) {
             self.moving.left(&self.arrays);
             return;
         }

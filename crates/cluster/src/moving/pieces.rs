@@ -20,7 +20,8 @@ pub(super) struct Pieces {
     slots: Vec<Option<Buf>>,
     places: Vec<u64>,
     left: Range<u64>,
-    failed: Option<RequestError>,
+    /// The first that failed, and its place.
+    failed: Option<(RequestError, u64)>,
 }
 
 impl Pieces {
@@ -70,11 +71,12 @@ impl Pieces {
     /// A piece is written, or is not to be.
     pub(super) fn done(&mut self, slot: usize, result: Result<(), RequestError>) {
         self.slots[slot] = None;
-        self.failed = self.failed.or(result.err());
+        let place = self.places[slot];
+        self.failed = self.failed.or(result.err().map(|error| (error, place)));
     }
 
-    /// Returns whether all is copied, once that is over.
-    pub(super) fn result(&self) -> Option<Result<(), RequestError>> {
+    /// Returns whether all is copied, once that is over, or what failed, and from which sector on.
+    pub(super) fn result(&self) -> Option<Result<(), (RequestError, u64)>> {
         let idle = self.slots.iter().all(Option::is_none);
         match self.failed {
             Some(error) if idle => Some(Err(error)),
@@ -116,6 +118,6 @@ mod tests {
         pieces.done(3, Err(RequestError::Medium));
         assert_eq!((pieces.next(), pieces.result()), (None, None));
         (0..8).filter(|slot| *slot != 3).for_each(|slot| pieces.done(slot, Ok(())));
-        assert_eq!(pieces.result(), Some(Err(RequestError::Medium)));
+        assert_eq!(pieces.result(), Some(Err((RequestError::Medium, 3 * 2048))));
     }
 }

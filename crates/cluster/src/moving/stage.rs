@@ -18,7 +18,7 @@ use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::MoveNote;
 use braid_array::outline::Outline;
 use braid_array::status::SyncStatus;
-use braid_array::{BlockMachine, Buf, Instant, Op, Refusal, RequestError};
+use braid_array::{BlockMachine, Buf, Instant, Op, Refusal, RequestError, SECTOR_BYTES};
 
 use super::Side;
 use super::arrays::Arrays;
@@ -122,8 +122,8 @@ pub(super) struct Move {
     reading: [bool; SLOTS as usize],
     noting: Option<Noting>,
     pace: MovePace,
-    /// The reason why the last window was given up.
-    why: Option<RequestError>,
+    /// The reason why the last window was given up, and the sector from which on it stands there.
+    why: Option<(RequestError, u64)>,
     turn: Option<CommandId>,
     orders: VecDeque<MoveOrder>,
 }
@@ -213,7 +213,10 @@ impl Move {
     /// Returns how far it is, and why it stands still.
     pub(super) fn status(&self, now: Instant) -> (SyncStatus, Option<String>) {
         let sync = self.pace.status(now, self.front, self.back, self.size.total);
-        (sync, self.why.map(|why| format!("what is to be moved: {why}")))
+        let why = |(why, sector): (RequestError, u64)| {
+            format!("what is to be moved from byte {} on: {why}", sector * SECTOR_BYTES)
+        };
+        (sync, self.why.map(why))
     }
 
     pub(super) fn invariants(&self) -> Result<(), String> {
@@ -364,8 +367,8 @@ impl Move {
                 }
                 true
             }
-            Some(Err(error)) => {
-                self.give_window_up(now, error);
+            Some(Err((error, sector))) => {
+                self.give_window_up(now, error, sector);
                 true
             }
         }
@@ -390,7 +393,7 @@ impl Move {
                 let Step::Flushing(window) = self.step.clone() else { return };
                 match result {
                     Ok(()) => self.tell_front(now, window),
-                    Err(error) => self.give_window_up(now, error),
+                    Err(error) => self.give_window_up(now, error, window.start),
                 }
             }
             PartEnd::Request(..) => {}
@@ -408,8 +411,8 @@ impl Move {
     }
 
     /// Closes the window: nothing has moved. It is tried again later.
-    fn give_window_up(&mut self, now: Instant, error: RequestError) {
-        self.why = Some(error);
+    fn give_window_up(&mut self, now: Instant, error: RequestError, sector: u64) {
+        self.why = Some((error, sector));
         self.pace.wait(now, RETRY_MS);
         self.step = Step::Closed;
         self.order(MoveOrder::Release);
@@ -434,6 +437,16 @@ impl Move {
             }
         };
         self.reply(id, Err(why));
+    }
+
+    /// Answers whoever has asked for a turn that does not come: the arrays are stopped before.
+    pub(super) fn refuse_turn(&mut self) {
+        if self.step != Step::Turning
+            && let Some(id) = self.turn.take()
+        {
+            let next = "assemble it again, and type it then";
+            self.reply(id, Err(Refusal::new("it is being stopped", next)));
+        }
     }
 }
 

@@ -82,6 +82,11 @@ impl Nodes {
             Some((device, (_, Refusal { reason, next }))) => {
                 Refusal::new(format!("{device}: {reason}"), next.or("see the log of the node"))
             }
+            None if status.as_ref().is_some_and(moves) => Refusal::new(
+                "the two arrays between which its data move are not what they were when they were \
+                 looked at: another client may have had them meanwhile",
+                "assemble it again",
+            ),
             None => Refusal::new(
                 "its nodes cannot connect to each other",
                 "check that every node can reach the addresses of the others",
@@ -97,6 +102,11 @@ impl Nodes {
         let reads_only = status.state == ArrayState::ReadOnly && !self.read_only;
         status.state != ArrayState::Failed && (lost || !reads_only)
     }
+}
+
+/// Returns whether two arrays are served, between which data move.
+const fn moves(status: &Status) -> bool {
+    status.superblock.reshape.delta_disks != 0
 }
 
 /// The first reason to go on or to stop. Neither exports nor programs change meanwhile.
