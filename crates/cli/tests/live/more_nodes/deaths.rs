@@ -5,10 +5,6 @@ use super::{Served, degraded, in_the_middle};
 use crate::support::nodes::{Node, all_in_sync, detail, members, server};
 use crate::support::{Lab, until};
 
-/// Of 4 KiB, each with a header in the journals of two nodes: they fill more than half of those of
-/// 16 MiB, from where on they are emptied.
-const JOURNAL_WRITES: usize = 1800;
-
 impl Served {
     /// Kills a node, waits until the array goes on without it, and returns its address.
     fn lose(&mut self, at: usize) -> String {
@@ -75,27 +71,6 @@ fn level_4_moves_to_one_more_node_while_a_node_and_the_client_die() {
     all_in_sync(&served.lab);
     // On a slow machine all may have moved by now.
     until("both arrays are whole", || !degraded(&served.lab));
-    let writer = served.another_client(&served.addresses(), writer);
-    served.ends_well(writer);
-}
-
-/// Journals of both arrays are filled and emptied again, and a node comes back for which they have
-/// to be empty; then the client dies.
-#[test]
-fn journals_that_fill_up_hold_no_move_up_and_lose_nothing() {
-    let shape = "-l 5 --chunk 64K --consistency-policy journal --journal-size 16M";
-    let mut served = Served::over(shape, 3, 8);
-    let writer = served.write(0);
-    served.grow();
-    served.lab.ok("limit x --max 32K", &[]);
-    in_the_middle(&served.lab, "a window");
-    writer.until_more(JOURNAL_WRITES);
-    let address = served.lose(1);
-    writer.until_more(JOURNAL_WRITES);
-    served.bring_back(1, &address);
-    all_in_sync(&served.lab);
-    writer.until_more(JOURNAL_WRITES);
-    assert_eq!(served.action(), "reshape", "all has moved already");
     let writer = served.another_client(&served.addresses(), writer);
     served.ends_well(writer);
 }
