@@ -134,10 +134,10 @@ fn a_change_begins_when_the_array_has_started() {
         world.hold_nothing();
         world.run();
         let layout = world.superblock(0).layout;
-        match stops {
-            false => assert_eq!((layout, &world.refusals[..]), (0, &[][..])),
-            true => assert_eq!((layout, &*world.refusals[0]), (2, "the array is being stopped")),
-        }
+        let after = if stops { 2 } else { 0 };
+        assert_eq!(layout, after);
+        let why: &[&str] = if stops { &["the array is being stopped"] } else { &[] };
+        assert_eq!(world.refusals, why);
     }
 }
 
