@@ -350,6 +350,7 @@ mod tests {
             };
             let outlook = Outlook {
                 whole: false,
+                is_halfway: false,
                 start: Ok(roles.len()),
                 by_hand: None,
                 array: None,
