@@ -122,7 +122,6 @@ impl Halfway {
             }
         }
         self.has_backup = true;
-        self.has_room |= device_sectors >= HEADER_SECTORS + self.numbers.unit();
         self.pass_forgotten();
         Ok(())
     }

@@ -54,8 +54,6 @@ pub struct Halfway {
     done: Vec<Backup>,
     /// A backup was looked into, whatever it still holds.
     has_backup: bool,
-    /// The file that was looked into has room for what is overwritten at a time.
-    has_room: bool,
     /// Places on members where mdadm may have left backups.
     places: Vec<BackupPlace>,
     /// The data tell the front.
@@ -122,7 +120,6 @@ pub(super) fn decide(
         backups: Vec::new(),
         done: Vec::new(),
         has_backup: false,
-        has_room: false,
         places: Vec::new(),
         is_sure: false,
         is_stated: false,

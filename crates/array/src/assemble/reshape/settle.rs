@@ -76,7 +76,7 @@ impl Halfway {
         let candidates: Vec<Candidate> = all.iter().map(|one| self.settle(one, &newest)).collect();
         let mut numbers = self.numbers.clone();
         numbers.position = position;
-        let saves = saves && self.has_room && !numbers.reads_ahead();
+        let saves = saves && self.is_of_braid() && !numbers.reads_ahead();
         if !is_possible(&numbers, &candidates, &newest, saves) {
             return None;
         }
