@@ -9,13 +9,16 @@ use crate::support::{Lab, skip, until};
 /// Room of each store: for two volumes, and not for three.
 const MIB: u32 = 56;
 
-fn nothing_is_made_without_room_and_all_waits_in_the_middle(name: &str, policy: &str) {
+#[test]
+fn without_room_nothing_is_made_and_in_the_middle_all_waits() {
     let lab = Lab::new();
     let Some(stores) = Stores::mount(&lab, 4, MIB) else {
-        return skip(name, "tmpfs cannot be mounted");
+        return skip(
+            "without_room_nothing_is_made_and_in_the_middle_all_waits",
+            "tmpfs cannot be mounted",
+        );
     };
-    let shape = format!("-l 5 --chunk 64K --journal-size 16M --consistency-policy {policy}");
-    let mut served = Served::in_lab(lab, &shape, 3, 4, 8);
+    let mut served = Served::in_lab(lab, "-l 5 --chunk 64K --journal-size 16M", 3, 4, 8);
     let grow = format!("grow x -n 4 --add {}", served.nodes[3].address);
     // One that has a volume, and the new one.
     for (number, ballast_mib) in [(2, 20), (3, 40)] {
@@ -45,16 +48,4 @@ fn nothing_is_made_without_room_and_all_waits_in_the_middle(name: &str, policy: 
     served.all_moved("x.2", 4);
     writer.end(&mut served.content);
     served.compare("all has moved");
-}
-
-#[test]
-fn without_room_nothing_is_made_and_in_the_middle_all_waits() {
-    let name = "without_room_nothing_is_made_and_in_the_middle_all_waits";
-    nothing_is_made_without_room_and_all_waits_in_the_middle(name, "ppl");
-}
-
-#[test]
-fn journals_that_find_no_room_in_the_middle_wait_for_it() {
-    let name = "journals_that_find_no_room_in_the_middle_wait_for_it";
-    nothing_is_made_without_room_and_all_waits_in_the_middle(name, "journal");
 }
