@@ -189,8 +189,9 @@ mod tests {
         for seed in 0..2000 {
             let bytes = make_trust(&mut Random::new(seed));
             run_trust(&bytes);
-            let (first, second) = bytes[1..].split_at((bytes.len() - 1).min(COPY_BYTES));
-            let own = superblock(bytes[0]);
+            let Some((choice, copies)) = bytes.split_first() else { continue };
+            let (first, second) = copies.split_at(copies.len().min(COPY_BYTES));
+            let own = superblock(*choice);
             match Trust::of(&own, &own.encode(), [first, second]) {
                 Trust::Trusted(_) => seen[0] += 1,
                 Trust::Unwitnessed(_) => seen[1] += 1,

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(pace.not_before(), Instant(5 + 500_000_000));
         pace.pause(Instant(5), true);
         assert!(pace.is_held());
-        assert_eq!(pace.status(Instant(5), 2048, false, 4096).bytes_per_s, 0);
+        assert_eq!(pace.status(Instant(6), 2048, false, 4096).bytes_per_s, 0);
     }
 
     #[test]

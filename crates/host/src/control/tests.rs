@@ -140,9 +140,7 @@ fn a_device_is_checked_before_it_is_added() {
     assert!(refused("small").starts_with("too small: 10240 sectors, at least 10248"));
     let held = make("held", size);
     let _holder = crate::member::open(&held, crate::member::Mode::ReadWrite, true).unwrap();
-    let us = format!("(process {}); ", std::process::id());
     assert!(refused("held").starts_with("in use by "), "{}", refused("held"));
-    assert!(refused("held").contains(&us), "{}", refused("held"));
     let ext = make("ext", size);
     let mut bytes = vec![0; SIZE + (1 << 20)];
     bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
@@ -155,8 +153,9 @@ fn a_device_is_checked_before_it_is_added() {
     for name in ["m0", "none", "ext"] {
         assert_eq!(running.refused(check(name, 0)), refused(name), "{name}");
     }
-    // This process serves arrays of other tests too: which one holds the file is by chance.
-    assert!(running.refused(check("held", 0)).contains(&us));
+    // This process serves arrays of other tests too, and starts programs, which have its files for
+    // a moment: who is named is by chance.
+    assert!(running.refused(check("held", 0)).starts_with("in use by "));
     let needed = SIZE as u64 / 512;
     assert!(running.refused(check("small", needed)).starts_with("too small: 10240 sectors"));
     running.client().call(check("small", needed - 8)).unwrap();
