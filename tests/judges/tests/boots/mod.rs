@@ -63,6 +63,8 @@ impl Machine<'_> {
             ("etc/braid/arrays.toml", self.arrays),
             ("etc/fstab", self.fstab),
             ("etc/modules-load.d/ublk.conf", "ublk_drv\n"),
+            // In software, beside other work, devices may come after minutes.
+            ("etc/systemd/system.conf.d/slow.conf", "[Manager]\nDefaultDeviceTimeoutSec=300s\n"),
         ];
         for (path, text) in files.iter().chain(self.more) {
             let path = tree.join(path);

@@ -19,6 +19,7 @@ const SCRIPT: &str = include_str!("units.sh");
 const ARRAYS: &str = r#"
 [array.vault]
 exports = ["fuse:/srv/array"]
+wait = 120
 
 [node.a]
 listen = "127.0.0.1:7001"
