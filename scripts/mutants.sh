@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Breaks the rules that keep data when nodes, clients or the power fail, one at a time, each at its
 # places in the source (`broken("RULE")`), and runs seeds over nodes until one fails; where none
-# does, seeds of local arrays, then of those with logs, then of old superblocks. A rule that nobody misses is a gap of the
-# simulator, or no rule. LOCAL=1: without those over nodes; LOGS=1: of
-# arrays with logs alone.
+# does, seeds of local arrays, then of those with logs, then of old superblocks. A rule that nobody
+# misses is a gap of the simulator, or no rule. LOCAL=1: without those over nodes; LOGS=1: of arrays
+# with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
 # SEEDS: how many at most (10000). START: from which on (1; or where the page of the simulator says
 # that the rule is missed first, if that is beyond them).

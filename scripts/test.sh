@@ -157,8 +157,8 @@ model_is_seen() {
 		echo "a model is as it was when all of it was explored"
 }
 
-# Most of these tests wait for what they have started. Where the power fails in those of the array is
-# drawn by what is committed; BRAID_EVERY_CUT=1: everywhere.
+# Most of these tests wait for what they have started. Where the power fails in those of the array
+# is drawn by what is committed; BRAID_EVERY_CUT=1: everywhere.
 step_unit() {
 	export BRAID_DRAW=${DRAW:-$(scripts/drawn.sh)}
 	echo "power cuts of draw $BRAID_DRAW; the same again: DRAW=$BRAID_DRAW scripts/test.sh unit"

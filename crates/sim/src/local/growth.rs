@@ -152,8 +152,10 @@ impl Growth {
         if !self.rng.aside(u64::from(self.events)).percent(2) {
             return;
         }
-        let is_off = journal_number(&local.status().superblock).is_some();
-        let Some(device) = local.parts.devices[0].journal.filter(|_| is_off) else { return };
+        if journal_number(&local.status().superblock).is_none() {
+            return;
+        }
+        let Some(device) = local.parts.devices[0].journal else { return };
         if !local.disk(device).gone() {
             local.note(&[49, device as u64], || format!("TROUBLE journal {device} is gone"));
             local.disk_mut(device).set_gone(true);
@@ -192,8 +194,8 @@ impl Growth {
     }
 }
 
-/// Plans a change, while logs are off. Where data move in place, returns also how much is saved at a
-/// time at least.
+/// Plans a change, while logs are off. Where data move in place, returns also how much is saved at
+/// a time at least.
 fn planned(local: &Local, status: &Status, wish: Grow) -> Result<(NewShape, Option<u64>), Refusal> {
     let status = grow::suspended(status, wish)?;
     match grow::plan(&status, wish) {

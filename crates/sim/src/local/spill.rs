@@ -210,7 +210,9 @@ fn tried(
     if let Some(tried) = interrupted {
         return Ok(tried);
     }
-    if let Some(device) = spill.filter(|_| settlement.saves) {
+    if let Some(device) = spill
+        && settlement.saves
+    {
         let disk = &mut disks[device];
         if disk.writable(0, HEADER_SECTORS).is_err() {
             return Err(Refusal::flat("the header cannot be written"));
