@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(pace.not_before(), Instant(5 + 500_000_000));
         pace.pause(Instant(5), true);
         assert!(pace.is_held());
-        assert_eq!(pace.status(Instant(6), 2048, false, 4096).bytes_per_s, 0);
+        assert_eq!(pace.status(Instant(5), 2048, false, 4096).bytes_per_s, 0);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(pace.not_before(), Instant(5 + 1_000_000_000));
         pace.limit(None, Some(u64::MAX));
         assert_eq!(pace.not_before(), Instant(6));
-        assert_eq!(pace.status(Instant(5), 2048, false, 4096).max_bytes_per_s, None);
+        assert_eq!(pace.status(Instant(6), 2048, false, 4096).max_bytes_per_s, None);
         // What failed is tried again later, whatever the limit, or as soon as somebody asks.
         pace.wait(Instant(6), 1000);
         pace.limit(None, Some(1 << 20));
