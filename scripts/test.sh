@@ -212,7 +212,7 @@ step_judges() {
 	local draw
 	draw=$(($(scripts/drawn.sh) % 1000))
 	echo "power cuts and rows of draw $draw; the same again: DRAW=$draw scripts/test.sh judges"
-	[ -n "${ROWS-}" ] && unset DRAW || export DRAW=$draw
+	if [ -n "${ROWS-}" ]; then unset DRAW; else export DRAW=$draw; fi
 	programs && POWER_SEED=$((1 + draw * 8)) cargo test --profile checked --workspace --test judges
 }
 
