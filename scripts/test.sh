@@ -35,9 +35,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # step NAME: run it to its end, or end it at the time limit with all that it has started. Leaves
-# what it said in NAME.log, and status and seconds in NAME.end.
+# what it said in NAME.log, and in NAME.end status, seconds, and seconds of processors.
 step() {
-	local name=$1 began=$SECONDS log=$work/$1.log status
+	local name=$1 began=$SECONDS log=$work/$1.log status busy ran
+	children_ran busy
 	: >"$log"
 	timeout -k 10 "$limit" bash -c '"$@"' "$name" "step_$name" >"$log" 2>&1 </dev/null &
 	running=$!
@@ -49,7 +50,15 @@ step() {
 	status=$?
 	running=
 	wait
-	echo "$status $((SECONDS - began))" >"$work/$name.end"
+	children_ran ran
+	echo "$status $((SECONDS - began)) $((ran - busy))" >"$work/$name.end"
+}
+# children_ran VARIABLE: seconds for which processors have worked for what this shell, and no
+# subshell of it, has waited for.
+children_ran() {
+	local file=$work/times.$BASHPID
+	times >"$file"
+	printf -v "$1" %d "$(awk -F'[ms ]+' 'END { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$file")"
 }
 
 # told_whole NAME: what a step of a lane has said, not mixed with that of others.
@@ -62,9 +71,9 @@ told_whole() {
 	) 9>"$work/lock"
 }
 ended() {
-	local status seconds
-	read -r status seconds <"$work/$1.end"
-	echo "<== $1: status $status, $seconds s"
+	local status seconds busy
+	read -r status seconds busy <"$work/$1.end"
+	echo "<== $1: status $status, $seconds s, of processors $busy s"
 }
 
 # lane NICENESS STEP...: one after another.
@@ -86,7 +95,7 @@ passed=0 failed=0 skipped=0 broken=()
 # count NAME: what a step reports; one without tests counts as one.
 count() {
 	local name=$1 log=$work/$1.log status=137 seconds p f s
-	[ ! -s "$work/$name.end" ] || read -r status seconds <"$work/$name.end"
+	[ ! -s "$work/$name.end" ] || read -r status seconds _ <"$work/$name.end"
 	read -r p f < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' \
 		"$log" | awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
 	s=$(grep -c '^SKIPPED ' "$log")
