@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
 use crate::format::MoveNote;
+use crate::format::integrity::{BLOCK_BYTES, block_sum};
 use crate::format::superblock::feature;
 use crate::grow::Grow;
 use crate::status::JournalMode;
@@ -216,7 +217,16 @@ pub enum Compute {
         /// One after the other.
         inputs: Vec<Buf>,
     },
+    /// The CRC-32C of each block of 4096 bytes, the last of which may be shorter: at most
+    /// [`SUMMED_BLOCKS`]. Answered by `Outcome::BlockSums`.
+    SumBlocks {
+        /// The blocks.
+        buf: Buf,
+    },
 }
+
+/// The most blocks of which checksums are formed at once.
+pub const SUMMED_BLOCKS: usize = 16;
 
 /// The result of an I/O or computation that went well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +237,23 @@ pub enum Outcome {
     Checked(Checked),
     /// The answer to `Crc`.
     Crc(u32),
+    /// The answer to `SumBlocks`: zeroes behind the last block.
+    BlockSums([u32; SUMMED_BLOCKS]),
+}
+
+impl Outcome {
+    /// Forms the checksums of the blocks in these bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`SUMMED_BLOCKS`].
+    #[must_use]
+    pub fn block_sums(bytes: &[u8]) -> Self {
+        let mut sums = [0; SUMMED_BLOCKS];
+        for (number, block) in bytes.chunks(BLOCK_BYTES as usize).enumerate() {
+            sums[number] = block_sum(block);
+        }
+        Self::BlockSums(sums)
+    }
 }
 
 /// The findings of a comparison. Bit `i` of a mask stands for the 4096 bytes at `4096 * i`.

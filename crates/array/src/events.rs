@@ -36,6 +36,16 @@ pub enum ArrayEvent {
         /// Its answer.
         fault: Fault,
     },
+    /// A block of a member does not fit its checksum: it is not handed on, and counts as a bad
+    /// sector.
+    ChecksumMismatch {
+        /// The member.
+        member: MemberId,
+        /// First sector of the device.
+        sector: u64,
+        /// Number of sectors.
+        sectors: u64,
+    },
     /// A member had no room for what was to be written: the write was refused, the member stays.
     MemberFull {
         /// The member.
@@ -178,6 +188,9 @@ impl ArrayEvent {
                 Self::ReadCorrected { member: map(member), fault }
             }
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
+            Self::ChecksumMismatch { member, sector, sectors } => {
+                Self::ChecksumMismatch { member: map(member), sector, sectors }
+            }
             Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
             Self::MemberSlow { member, ms, others_ms } => {
                 Self::MemberSlow { member: map(member), ms, others_ms }

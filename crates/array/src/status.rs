@@ -312,6 +312,14 @@ pub struct Waiting {
     pub why: Option<Refusal>,
 }
 
+/// Verification of members' data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct IntegrityStatus {
+    /// By member that has checksums, the number of blocks that did not fit since the start.
+    pub mismatches: Vec<(MemberId, u64)>,
+}
+
 /// Everything.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -357,6 +365,9 @@ pub struct Status {
     /// Mode in which a journal is used, also one that is off until the array has another shape.
     #[cfg_attr(feature = "serde", serde(default))]
     pub journal_mode: JournalMode,
+    /// Verification by checksums, where any member has some.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub integrity: Option<IntegrityStatus>,
     /// Size of the journal of each member on a node; 0 without journals.
     pub journal_bytes: u64,
     /// The device that a move in place saves to.
@@ -449,6 +460,7 @@ impl Status {
             bitmap: None,
             journal: None,
             journal_mode: JournalMode::default(),
+            integrity: None,
             journal_bytes: 0,
             spill: None,
             waiting: None,

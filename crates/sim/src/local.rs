@@ -18,6 +18,7 @@ pub mod part;
 pub mod past;
 pub mod progress;
 pub mod redundancy;
+mod rot;
 pub mod run;
 pub mod scenario;
 pub mod shape;
@@ -106,6 +107,8 @@ pub struct Local {
     pub snapshot: Option<Snapshot>,
     /// Set if a device was full in this life: writes may be refused.
     pub was_tight: bool,
+    /// Content of blocks that have rotted, by device and first sector.
+    pub rotten: BTreeMap<(usize, u64), Vec<u8>>,
     /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
     /// The device that is saved to has faults, until then.
@@ -141,6 +144,7 @@ impl Local {
             hangs: Vec::new(),
             tight: Vec::new(),
             was_tight: false,
+            rotten: BTreeMap::new(),
             members_changed: false,
             spill_fails: None,
             spill_failed: false,
@@ -248,10 +252,11 @@ impl Local {
         true
     }
 
-    /// Returns whether this device is gone, hangs, or is damaged.
+    /// Returns whether this device is gone, hangs, is damaged, or has rotted.
     pub fn is_unsound(&mut self, device: usize) -> bool {
         let disk = self.disk(device);
-        disk.gone() || disk.hung() || self.is_damaged(device)
+        let rots = self.rotten.keys().any(|(rotten, _)| *rotten == device);
+        disk.gone() || disk.hung() || rots || self.is_damaged(device)
     }
 
     /// Commands without a reply.

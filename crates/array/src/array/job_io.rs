@@ -55,6 +55,10 @@ fn read_of_unit(lane: &mut Lane, job: &mut Job, index: usize, unit: Unit, io: Me
         if let Some(kept) = lane.cache.find(index, key, rows) {
             return lane.issue_compute(copied(kept, buf), Owner::Job(index));
         }
+        if let Some(coming) = lane.cache.coming(index, key, rows) {
+            job.run.compute_first(copied(coming, buf));
+            return job.run.answered(Outcome::Done);
+        }
         let is_whole = lane.keeper().members().degraded() == 0 && !lane.keeper().doubts_any();
         let in_stream = job.write().is_some_and(|write| write.in_stream);
         let rest = if in_stream && is_whole { unit.sectors } else { rows.end };

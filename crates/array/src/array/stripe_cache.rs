@@ -108,6 +108,14 @@ impl StripeCache {
         Some(rows.of(strip.buf))
     }
 
+    /// These rows of a strip, where the job reads all of them already.
+    pub(super) fn coming(&self, job: usize, key: Key, rows: Rows) -> Option<Buf> {
+        let strip = self.strips.get(&key)?;
+        let wanted = set(rows);
+        let comes = !strip.doomed && strip.job == Some(job) && strip.coming & wanted == wanted;
+        comes.then(|| rows.of(strip.buf))
+    }
+
     /// Memory for rows that the job is about to read or write. `new`: also where there is no strip
     /// yet. Without memory they are not valid afterwards.
     pub(super) fn keep(

@@ -24,3 +24,4 @@ pub use bad_blocks::{BadBlocks, BadBlocksError};
 pub use bitmap::{Bitmap, BitmapError, BitmapSuperblock};
 pub use moved::MoveNote;
 pub use superblock::{DevRole, Superblock, SuperblockError, Unsupported, Version, locations};
+pub(crate) use superblock_v1::MAGIC as SUPERBLOCK_MAGIC;

@@ -21,7 +21,7 @@ use super::superblock::{
 use crate::Role;
 
 /// `MD_SB_MAGIC`.
-pub(super) const MAGIC: u32 = 0xa92b_4efc;
+pub(crate) const MAGIC: u32 = 0xa92b_4efc;
 
 /// Bytes before the roles.
 const FIXED_BYTES: usize = 256;

@@ -79,6 +79,7 @@ impl KeeperView<'_> {
             bitmap: metadata.intent.as_ref().map(bitmap),
             journal: if has_journal { journal(members) } else { None },
             journal_mode: JournalMode::default(),
+            integrity: None,
             journal_bytes: metadata.journals.journal_bytes,
             spill: self.keeper.core.spill.as_ref().map(Spill::status),
             waiting: None,

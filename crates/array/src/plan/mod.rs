@@ -126,7 +126,8 @@ impl Plan {
         self
     }
 
-    /// Adds a read of `rows` at `place` into the same rows of `slot`. Adjoining reads grow.
+    /// Adds a read of `rows` at `place` into the same rows of `slot`. Reads that adjoin or overlap
+    /// grow: nothing is read twice.
     pub fn read(&mut self, place: MemberPlace, rows: Rows, slot: Buf) {
         self.read_into(place, rows, rows.of(slot));
     }
@@ -135,12 +136,11 @@ impl Plan {
     pub fn read_into(&mut self, place: MemberPlace, rows: Rows, buf: Buf) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.reads {
-            if let IoOp::Read { sector: first, buf: held } = &mut io.op
-                && io.member == place.member
-                && *first + u64::from(held.len) / SECTOR_BYTES == sector
-                && held.offset + u64::from(held.len) == buf.offset
+            if io.member == place.member
+                && let IoOp::Read { sector: first, buf: held } = &mut io.op
+                && let Some(both) = joined((*first, *held), (sector, buf))
             {
-                held.len += buf.len;
+                (*first, *held) = both;
                 return;
             }
         }
@@ -191,6 +191,17 @@ impl Plan {
             self.writes.push(MemberIo { member: place.member, op });
         }
     }
+}
+
+/// Joins two reads of one member, if they lie in memory as they do there and leave no gap.
+fn joined(a: (u64, Buf), b: (u64, Buf)) -> Option<(u64, Buf)> {
+    let (first, second) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+    let apart = (second.0 - first.0) * SECTOR_BYTES;
+    let in_place = first.1.offset + apart == second.1.offset;
+    let len = u64::from(first.1.len).max(apart + u64::from(second.1.len));
+    let len = u32::try_from(len).ok()?;
+    let touch = apart <= u64::from(first.1.len);
+    (in_place && touch).then_some((first.0, Buf { len, ..first.1 }))
 }
 
 /// Returns the computation that copies a buffer into another one as long.

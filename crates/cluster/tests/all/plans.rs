@@ -147,7 +147,7 @@ impl Bench {
                 }
                 None
             }
-            Compute::Crc { .. } => panic!("plans have none"),
+            Compute::Crc { .. } | Compute::SumBlocks { .. } => panic!("plans have none"),
             Compute::Compare { a, b } => {
                 let differs = self.bytes(*a).to_vec() != self.bytes(*b);
                 Some(Checked { p_differs: differs.into(), ..Checked::default() })

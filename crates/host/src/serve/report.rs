@@ -94,6 +94,10 @@ fn about(event: &ArrayEvent) -> Option<About> {
         ArrayEvent::Waits { .. } => about(Level::WARN, "array waits", None, none),
         ArrayEvent::DataLost { .. } => about(Level::ERROR, "data lost", None, none),
         ArrayEvent::ParityTrusted { .. } => about(Level::WARN, "parity trusted", None, none),
+        ArrayEvent::ChecksumMismatch { member, sector, .. } => {
+            let fault = Fault { sector: Some(sector), errno: None };
+            about(Level::ERROR, "checksum mismatch", Some(member), fault)
+        }
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
@@ -175,6 +179,10 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         }
         ArrayEvent::ReadFailed { member: id, fault } => {
             format!("{}: read error not corrected{}", member(id), place(fault))
+        }
+        ArrayEvent::ChecksumMismatch { member: id, sector, sectors } => {
+            let behind = sector + sectors;
+            format!("{}: sectors {sector} to {behind} do not fit their checksum", member(id))
         }
         ArrayEvent::MemberFull { member: id, fault } => {
             let next = "make room there; the write was refused, and the member stays";

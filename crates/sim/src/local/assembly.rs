@@ -4,6 +4,7 @@ use braid_array::array::Scratch;
 use braid_array::assemble::{
     Assembly, Candidate, Config, Options, Start, StartLog, Verdict, decide,
 };
+use braid_array::integrity::IntegrityMachine;
 use braid_array::{Array, MemberId};
 
 use crate::disk::Disk;
@@ -82,6 +83,14 @@ impl Memory<'_> {
         let scratch = Scratch { offset: self.end, bytes };
         self.end += bytes;
         Array::new(START, config, scratch).map_err(|reason| Refusal::flat(&reason))
+    }
+
+    /// Scratch for checksums.
+    pub const fn take_for_sums(&mut self) -> Scratch {
+        let bytes = IntegrityMachine::<Array>::SCRATCH_BYTES;
+        let scratch = Scratch { offset: self.end, bytes };
+        self.end += bytes;
+        scratch
     }
 }
 

@@ -6,6 +6,7 @@ use braid_array::format::ppl::{self, PplArea, PplHeader};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, DevRole, Superblock, Version};
 use braid_array::geometry::{Geometry, Shape};
+use braid_array::integrity::new_area;
 use braid_array::level::{Layout, Level};
 
 use crate::disk::Disk;
@@ -77,6 +78,7 @@ pub fn create(scenario: &Scenario, rng: &mut Rng) -> Vec<Disk> {
         write_bitmap(scenario, &superblock, &mut disk);
         blank_bad_blocks(&superblock, &mut disk);
         begin_log(&superblock, &mut disk);
+        begin_sums(scenario, &superblock, &mut disk, rng);
         disks.push(disk);
     }
     if let Log::Journal(sectors) = scenario.log {
@@ -107,6 +109,16 @@ fn begin_log(superblock: &Superblock, disk: &mut Disk) {
         let header = PplHeader { generation: 0, entries: Vec::new() };
         disk.put(area.sector, &header.encode(superblock.set_uuid));
     }
+}
+
+/// Checksums of which none is known.
+fn begin_sums(scenario: &Scenario, superblock: &Superblock, disk: &mut Disk, rng: &mut Rng) {
+    if !scenario.sums {
+        return;
+    }
+    let bytes = disk.bytes(superblock.super_offset, 4096).expect("a device is longer");
+    let area = new_area(superblock, &bytes, uuid(rng)).expect("a device has room for it");
+    area.iter().for_each(|(sector, bytes)| disk.put(*sector, bytes));
 }
 
 fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Superblock {

@@ -144,7 +144,7 @@ fn has_others(local: &Local, status: &Status, strip: Strip) -> bool {
 }
 
 /// Steps until neither request nor background work is left.
-fn run_until_idle(local: &mut Local) -> Result<(), Failure> {
+pub fn run_until_idle(local: &mut Local) -> Result<(), Failure> {
     while !is_idle(local) {
         if !step(local)? {
             return Err(Failure("background work stands still".to_owned()));

@@ -107,6 +107,12 @@ impl Local {
 
     fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         self.note(&[30], || format!("EVENT {event:?}"));
+        if let ArrayEvent::ChecksumMismatch { member, sector, .. } = *event {
+            let rotten = |device| self.rotten.contains_key(&(device, sector));
+            if !self.device(member).is_some_and(rotten) {
+                return Err(Failure(format!("a false alarm: {event:?}")));
+            }
+        }
         let mut part = self.parts.top_mut();
         let mut told = event;
         if let ArrayEvent::Within { array, event } = event {

@@ -13,6 +13,7 @@ use crate::local::nested::{self, Nest};
 use crate::local::part::{Part, Parts};
 use crate::local::past::Snapshot;
 use crate::local::progress::{restart, start, step};
+use crate::local::rot;
 use crate::local::scenario::Scenario;
 use crate::local::troubles;
 use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
@@ -24,6 +25,8 @@ use crate::workload::Workload;
 
 /// Sets apart the generator of moves in place.
 const SPILL: u64 = 0x5350_494c_4c00_0000;
+/// Sets apart the generator of checksums.
+const SUMS: u64 = 0x5355_4d53_0000_0000;
 
 /// Runs a seed.
 ///
@@ -33,6 +36,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut scenario = Scenario::draw(&mut rng, options.mutation);
     scenario.draw_spill(Rng::new(seed ^ SPILL));
+    scenario.draw_sums(Rng::new(seed ^ SUMS));
     run_caught(&format!("seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
@@ -53,6 +57,7 @@ pub fn run_old_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut scenario = Scenario::draw(&mut rng, options.mutation);
     scenario.make_old();
     scenario.draw_spill(Rng::new(seed ^ SPILL));
+    scenario.draw_sums(Rng::new(seed ^ SUMS));
     run_caught(&format!("old seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
@@ -64,6 +69,7 @@ pub fn run_log_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut scenario = Scenario::draw_with_log(&mut rng, options.mutation);
     scenario.draw_spill(Rng::new(seed ^ SPILL));
+    scenario.draw_sums(Rng::new(seed ^ SUMS));
     run_caught(&format!("log seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
@@ -99,8 +105,10 @@ fn run_lives(
     local.forced = forced;
     local.world.drain(CLIENT);
     for life in 1..=lives {
-        let crash = life < lives && local.rng.percent(75);
+        // A loss of power may cost what is known of blocks.
+        let crash = life < lives && local.rng.percent(75) && local.rotten.is_empty();
         live(&mut local, crash, life == lives)?;
+        rot::is_healed(&mut local)?;
         if local.excess || local.lost_in_doubt {
             return final_check::after_excess(local);
         }
@@ -116,6 +124,8 @@ fn run_lives(
         }
         if let Some(Snapshot { device, disk }) = snapshot {
             disks[device] = disk;
+        } else if !cut {
+            rot::strike(&mut local, &mut disks);
         }
         reassemble(&mut local, disks)?;
     }
@@ -152,6 +162,10 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
     let requests = local.scenario.requests;
     let mut troubles: Vec<u64> =
         (0..local.scenario.troubles).map(|_| local.rng.below(requests)).collect();
+    if !local.rotten.is_empty() {
+        // What cannot be written is known no more, and rots unseen.
+        troubles.clear();
+    }
     let mut submitted = 0;
     let early = crash || !last && local.rng.percent(40);
     let mut cut_in = early.then(|| local.rng.between(1, requests * 12));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use braid_array::format::integrity::{BLOCK_SECTORS, IntegrityArea};
 use braid_array::format::{Superblock, Version};
 use braid_array::level::Level;
 
@@ -80,6 +81,8 @@ pub struct Scenario {
     pub grows: bool,
     /// There is a device beside the members for what is moved in place.
     pub spills: bool,
+    /// Members have checksums.
+    pub sums: bool,
 }
 
 /// Level, layout, members, chunk and used part of each member.
@@ -177,6 +180,19 @@ impl Scenario {
         }
     }
 
+    /// Draws whether members have checksums: behind the data, where superblocks are not. The
+    /// generator is one of its own: seeds without are unchanged.
+    pub fn draw_sums(&mut self, mut own: Rng) {
+        let has_place = matches!(self.version, Version::V1_1 | Version::V1_2);
+        let changes = self.grows || self.spills;
+        self.sums = own.percent(35) && has_place && self.tolerance() > 0 && !changes;
+        if self.sums {
+            let largest = self.data_sectors.iter().copied().max().unwrap_or(0);
+            let area = IntegrityArea::new(largest).map_or(0, IntegrityArea::sectors);
+            self.slack_sectors += area + BLOCK_SECTORS;
+        }
+    }
+
     /// Facts that decide where bytes lie.
     pub fn shape(&self) -> Numbers {
         (self.level, self.layout, self.members, self.chunk_sectors, self.data_sectors[0])
@@ -244,6 +260,7 @@ impl Scenario {
             excess: rng.percent(12),
             grows: false,
             spills: false,
+            sums: false,
         }
     }
 

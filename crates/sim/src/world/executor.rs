@@ -53,7 +53,7 @@ impl Executor {
             Task::Volume(op) => {
                 ground.note(&[13, process as u64, io.0], || format!("process {process} {op:?}"));
             }
-            Task::Io { .. } | Task::Compute(_) => {}
+            Task::Io { .. } | Task::Compute { .. } => {}
         }
         self.wait_for(ground, longest, Work { process, io, claims, task });
     }
@@ -107,19 +107,12 @@ impl Executor {
         ground.note(&[11, process as u64, io.0], || {
             format!("process {process} {} (io {})", compute::describe(&compute), io.0)
         });
-        let (read, written) = match &compute {
-            Compute::Sum { inputs, outputs, .. } => (inputs.to_vec(), outputs.to_vec()),
-            Compute::Check { data, p, q, .. } => {
-                (data.iter().copied().chain([*p]).chain(*q).collect(), Vec::new())
-            }
-            Compute::Compare { a, b } => (vec![*a, *b], Vec::new()),
-            Compute::Crc { inputs, .. } => (inputs.clone(), Vec::new()),
-        };
+        let (read, written) = buffers(&compute);
         let read = read.into_iter().map(|buf| (buf, Use::Read));
         let all = read.chain(written.into_iter().map(|buf| (buf, Use::Write)));
         let claims =
             all.map(|(buf, access)| ground.claim(process, buf, access, "a computation")).collect();
-        let work = Work { process, io, claims, task: Task::Compute(compute) };
+        let work = Work { process, io, claims, task: Task::Compute { compute, abandoned: false } };
         let longest = ground.profile.compute_nanos;
         self.wait_for(ground, longest, work);
     }
@@ -157,7 +150,7 @@ impl Executor {
                 }
                 Event::Done { io, result }
             }
-            Task::Compute(compute) => {
+            Task::Compute { compute, .. } => {
                 Event::Done { io, result: Ok(perform_compute(ground, process, compute)) }
             }
             Task::Load(buf) => {
@@ -221,7 +214,9 @@ impl Executor {
         ground.note(&[6, io.0], || format!("process {process} gives io {} up", io.0));
         let is = |work: &&mut Work| work.process == process && work.io == io;
         match self.work.iter_mut().flatten().find(is).map(|work| &mut work.task) {
-            Some(Task::Io { abandoned, .. }) if !*abandoned => *abandoned = true,
+            Some(Task::Io { abandoned, .. } | Task::Compute { abandoned, .. }) if !*abandoned => {
+                *abandoned = true;
+            }
             _ => ground.fault(process, &format!("io {} given up, is none", io.0)),
         }
     }
@@ -257,12 +252,16 @@ impl Executor {
         own.map(|work| &work.task)
     }
 
-    /// Returns whether I/O that was given up may still read or write this buffer.
+    /// Returns whether something that was given up may still read or write this buffer.
     pub(super) fn lent(&self, process: usize, buf: Buf) -> bool {
         self.of(process).any(|task| match task {
             Task::Io { op: IoOp::Read { buf: used, .. }, abandoned: true, .. }
             | Task::Io { op: IoOp::Write { buf: used, .. }, abandoned: true, .. } => {
                 used.overlaps(buf)
+            }
+            Task::Compute { compute, abandoned: true } => {
+                let (read, written) = buffers(compute);
+                read.into_iter().chain(written).any(|used| used.overlaps(buf))
             }
             _ => false,
         })
@@ -276,6 +275,19 @@ impl Executor {
         self.work[slot] = Some(work);
         let delay = if longest > 0 { ground.delay(longest) } else { 0 };
         ground.clock.schedule(delay, Due::Work(slot));
+    }
+}
+
+/// The buffers that a computation reads, and those that it writes.
+fn buffers(compute: &Compute) -> (Vec<Buf>, Vec<Buf>) {
+    match compute {
+        Compute::Sum { inputs, outputs, .. } => (inputs.to_vec(), outputs.to_vec()),
+        Compute::Check { data, p, q, .. } => {
+            (data.iter().copied().chain([*p]).chain(*q).collect(), Vec::new())
+        }
+        Compute::Compare { a, b } => (vec![*a, *b], Vec::new()),
+        Compute::Crc { inputs, .. } => (inputs.clone(), Vec::new()),
+        Compute::SumBlocks { buf } => (vec![*buf], Vec::new()),
     }
 }
 

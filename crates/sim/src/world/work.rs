@@ -26,7 +26,11 @@ pub(super) enum Task {
         /// The machine waits for it no longer.
         abandoned: bool,
     },
-    Compute(Compute),
+    Compute {
+        compute: Compute,
+        /// The machine waits for it no longer.
+        abandoned: bool,
+    },
     Load(Buf),
     Volume(VolumeOp),
     Note(NoteOp),

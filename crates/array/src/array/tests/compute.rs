@@ -42,6 +42,7 @@ impl World {
                 let bytes = inputs.into_iter().map(|buf| self.bytes(buf).to_vec());
                 Outcome::Crc(bytes.fold(before, |crc, bytes| crc32c::crc32c_append(crc, &bytes)))
             }
+            Compute::SumBlocks { buf } => Outcome::block_sums(self.bytes(buf)),
             Compute::Compare { a, b } => {
                 let a = self.bytes(a).to_vec();
                 let b = self.bytes(b).to_vec();

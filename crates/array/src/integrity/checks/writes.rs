@@ -1,0 +1,216 @@
+//! Writes: a page of the table is marked before its blocks change, and knows their new checksums
+//! when they have. Superblocks: the header accepts one before it is written.
+
+use std::ops::Range;
+
+use super::Checks;
+use super::errands::{Errand, Flight};
+use crate::action::{Compute, IoError, IoOp, Outcome, SUMMED_BLOCKS};
+use crate::format::integrity::{BLOCK_BYTES, SuperblockDigest, block_sum};
+use crate::integrity::blocks::{BlockRange, groups};
+use crate::integrity::course::Course;
+use crate::integrity::guard::{CourseKind, Readiness};
+use crate::integrity::op::{GuardedOp, GuardedWrite, OpKind};
+use crate::{IoId, MemberId, SECTOR_BYTES};
+
+impl Checks {
+    /// Begins a write, zeroing or discard of these sectors of a member's data.
+    pub(super) fn take_write(&mut self, io: IoId, member: MemberId, op: IoOp, data: Range<u64>) {
+        let Some(guard) = self.guards.get_mut(&member) else { return };
+        let area = guard.place.area;
+        let range = BlockRange::new(area, data.start, data.end);
+        let ticket = guard.begin_write(data);
+        for index in &guard.ops {
+            self.ops[*index].meets_write(&range.touched);
+        }
+        let whole = range.whole.clone();
+        let zeroes = |block: u64| {
+            let sectors = area.block(block);
+            let bytes = (sectors.end - sectors.start) * SECTOR_BYTES;
+            Some(block_sum(&[0; BLOCK_BYTES as usize][..bytes as usize]))
+        };
+        let sums = match op {
+            IoOp::WriteZeroes { .. } => whole.clone().map(zeroes).collect(),
+            _ => whole.clone().map(|_| None).collect(),
+        };
+        let parts: Vec<_> = match op {
+            IoOp::Write { buf, .. } => groups(whole, SUMMED_BLOCKS)
+                .map(|blocks| (range.blocks(buf, &blocks), blocks))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let cut = Vec::new();
+        let write = GuardedWrite { range, ticket, sums, cut, looked: false, issued: false };
+        let kind = OpKind::Write(write);
+        let pending = parts.len();
+        let index = self.insert_op(GuardedOp { io, member, op, kind, pending, abandoned: false });
+        for (buf, blocks) in parts {
+            self.compute(Compute::SumBlocks { buf }, Flight::Sums { op: index, blocks });
+        }
+        self.want_pages(index);
+    }
+
+    /// Hands a write to the member once all that it waits for is there.
+    pub(super) fn advance_write(&mut self, index: usize) {
+        let Some(pages) = self.pages_of(index) else { return };
+        let waits = self.comes_first(index);
+        let GuardedOp { member, op, kind: OpKind::Write(write), pending, abandoned, .. } =
+            &mut self.ops[index]
+        else {
+            return;
+        };
+        let Some(guard) = self.guards.get_mut(member) else { return };
+        if write.issued || *pending > 0 {
+            return;
+        }
+        if *abandoned {
+            guard.marks.end(write.range.start..write.range.end, false);
+            return self.end_op(index, Err(IoError::ABANDONED));
+        }
+        match guard.readiness(write.ticket, pages.clone()) {
+            Readiness::Waits => self.want_pages(index),
+            Readiness::Fails(error) => {
+                guard.marks.end(write.range.start..write.range.end, false);
+                self.end_op(index, Err(error));
+            }
+            // Blocks are written to by one at a time: the last one says what is in them.
+            Readiness::Ready if waits => {}
+            Readiness::Ready if !write.looked && !matches!(op, IoOp::Discard { .. }) => {
+                write.looked = true;
+                let is_retired = guard.is_retired();
+                let known = |block: &u64| !is_retired && guard.table.get(*block).is_some();
+                let cut: Vec<u64> = write.range.cut().filter(known).collect();
+                // One more, for this.
+                *pending += 1 + cut.len();
+                let blocks = cut.into_iter().map(|block| Errand::Block { op: index, block });
+                self.errands.extend(blocks);
+                self.looked_at(index);
+            }
+            Readiness::Ready => {
+                write.issued = true;
+                if !guard.is_retired() {
+                    // A block that did not fit keeps its checksum: it is found when it is read.
+                    let is_discard = matches!(op, IoOp::Discard { .. });
+                    let rotten = |block: &u64| {
+                        let fits = write.cut.iter().any(|(cut, _)| cut == block);
+                        !is_discard && !write.range.whole.contains(block) && !fits
+                    };
+                    let blocks = write.range.touched.clone().filter(|block| !rotten(block));
+                    guard.in_flux(blocks, pages);
+                }
+                self.issue(index);
+            }
+        }
+    }
+
+    /// A block that a write changes a part of was looked at.
+    pub(super) fn looked_at(&mut self, index: usize) {
+        self.ops[index].pending -= 1;
+        self.due.insert(self.ops[index].member);
+    }
+
+    /// A write was laid over the old content of a block, which has this checksum now.
+    pub(super) fn laid(&mut self, index: usize, block: u64, sum: u32) {
+        if let OpKind::Write(write) = &mut self.ops[index].kind {
+            write.cut.push((block, sum));
+        }
+        self.looked_at(index);
+    }
+
+    /// A write is over, or has failed.
+    pub(super) fn write_answered(&mut self, index: usize, result: Result<Outcome, IoError>) {
+        let GuardedOp { member, kind: OpKind::Write(write), .. } = &self.ops[index] else {
+            return;
+        };
+        if let Some(guard) = self.guards.get_mut(member) {
+            if result.is_ok() && !guard.is_retired() {
+                write.known().for_each(|(block, sum)| guard.table.set(block, Some(sum)));
+            }
+            guard.marks.end(write.range.start..write.range.end, false);
+        }
+        self.end_op(index, result);
+    }
+
+    /// Takes a superblock that is to be written.
+    pub(super) fn take_superblock(&mut self, io: IoId, member: MemberId, op: IoOp) {
+        let kind = OpKind::Superblock { issued: false };
+        let index =
+            self.insert_op(GuardedOp { io, member, op, kind, pending: 0, abandoned: false });
+        if let Some(guard) = self.guards.get_mut(&member) {
+            guard.superblocks.push_back(index);
+        }
+    }
+
+    /// Announces the next superblock, once the one before is on the member. Without a header that
+    /// is known to be right, it is written as it is.
+    pub(super) fn advance_superblocks(&mut self, member: MemberId) {
+        let Some(guard) = self.guards.get_mut(&member) else { return };
+        if !guard.takes_superblock() {
+            return;
+        }
+        let Some(&index) = guard.superblocks.front() else { return };
+        if matches!(self.ops[index].kind, OpKind::Superblock { issued: true }) {
+            return;
+        }
+        let stored = match self.ops[index].op {
+            IoOp::Write { buf, .. } => self.stored.remove(&buf.offset),
+            _ => None,
+        };
+        let version = guard.place.version;
+        let digest = stored.and_then(|bytes| SuperblockDigest::of(version, &bytes));
+        if self.ops[index].abandoned {
+            guard.superblocks.pop_front();
+            return self.end_op(index, Err(IoError::ABANDONED));
+        }
+        match (&mut guard.accepted, digest) {
+            (Some(accepted), Some(digest)) => {
+                let steps = accepted.before_superblock(digest);
+                guard.begin_superblock(Course::of_durable(steps));
+            }
+            _ => {
+                guard.accepted = None;
+                self.write_superblock(member);
+            }
+        }
+        self.due.insert(member);
+    }
+
+    /// Writes the superblock that comes next.
+    pub(super) fn write_superblock(&mut self, member: MemberId) {
+        let Some(guard) = self.guards.get_mut(&member) else { return };
+        let Some(&index) = guard.superblocks.front() else { return };
+        if self.ops[index].abandoned {
+            guard.superblocks.pop_front();
+            guard.accepted = None;
+            self.end_op(index, Err(IoError::ABANDONED));
+            return self.course_answered(member, CourseKind::Superblock, Ok(()));
+        }
+        self.ops[index].kind = OpKind::Superblock { issued: true };
+        self.issue(index);
+    }
+
+    /// The superblock is on the member, or it is unknown whether it is.
+    pub(super) fn superblock_answered(&mut self, index: usize, result: Result<Outcome, IoError>) {
+        let member = self.ops[index].member;
+        if let Some(guard) = self.guards.get_mut(&member) {
+            guard.superblocks.retain(|other| *other != index);
+            match (&mut guard.accepted, result) {
+                (Some(accepted), Ok(_)) => accepted.superblock_written(),
+                (accepted, _) => *accepted = None,
+            }
+        }
+        self.course_answered(member, CourseKind::Superblock, Ok(()));
+        self.end_op(index, result);
+    }
+
+    /// The header could not be written: the superblock is written as it is, and not accepted.
+    pub(super) fn superblock_over(&mut self, member: MemberId) {
+        let Some(guard) = self.guards.get_mut(&member) else { return };
+        let failed =
+            guard.course(CourseKind::Superblock).is_some_and(|course| course.failure().is_some());
+        if failed {
+            guard.accepted = None;
+            self.write_superblock(member);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A machine whose members' data are verified.
+
+use super::checks::Checks;
+use super::found::FoundArea;
+use crate::action::{Command, CommandId, Event};
+use crate::array::Scratch;
+use crate::events::ArrayEvent;
+use crate::figures::MemberFigures;
+use crate::refusal::Refusal;
+use crate::request::{Full, Request};
+use crate::status::{IntegrityStatus, Status};
+use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
+
+/// An array, or a stack of them, of which some members have integrity areas.
+///
+/// What the machine within asks of members passes here, and so do the answers. A block that it
+/// reads and whose checksum is known fits, or the read fails as one of a bad sector: whoever asked
+/// for it then does what he does about bad sectors. What it writes changes the table. So no level,
+/// job or log knows of checksums.
+///
+/// When it has stopped, it is told so once the tables are on the members.
+#[derive(Debug)]
+pub struct IntegrityMachine<M> {
+    inner: M,
+    checks: Checks,
+    stop: Stop,
+    removals: Vec<Removal>,
+}
+
+/// Progress of a stop.
+#[derive(Debug)]
+enum Stop {
+    Serving,
+    /// The machine within has been told to stop.
+    Asked(CommandId),
+    /// It has: its answer is held back.
+    Closing(CommandId),
+}
+
+/// A removal of a member, whose answer is held back until nothing is under way for its area.
+#[derive(Debug)]
+struct Removal {
+    id: CommandId,
+    member: MemberId,
+    /// The machine within has removed it.
+    done: bool,
+}
+
+impl<M: BlockMachine> IntegrityMachine<M> {
+    /// Bytes of memory that it takes besides that of the machine.
+    pub const SCRATCH_BYTES: u64 = Checks::SCRATCH_BYTES;
+
+    /// Verifies what a machine reads that has not been polled yet, of members with these areas.
+    /// `scratch` has [`SCRATCH_BYTES`](Self::SCRATCH_BYTES).
+    #[must_use]
+    pub fn new(inner: M, found: Vec<(MemberId, FoundArea)>, scratch: Scratch) -> Self {
+        let read_only = inner.read_only();
+        Self {
+            inner,
+            checks: Checks::new(found, read_only, scratch),
+            stop: Stop::Serving,
+            removals: Vec::new(),
+        }
+    }
+
+    fn take_command(&mut self, now: Instant, id: CommandId, command: Command) {
+        match &command {
+            Command::Grow(_) | Command::GrowSuspending(_) => {
+                let why = Refusal::new(
+                    "its members have checksums, which cannot be moved yet",
+                    "leave its shape as it is",
+                );
+                self.checks.take(Action::Reply { id, result: Err(why) });
+                return;
+            }
+            Command::Stop => self.stop = Stop::Asked(id),
+            Command::Remove(member) => {
+                self.removals.push(Removal { id, member: *member, done: false });
+            }
+            Command::Add(new) | Command::AddJournal(new) | Command::Spill(new) => {
+                // The id is refused where a member still has it.
+                let members = self.inner.status();
+                let all = members.children.iter().chain([&members]);
+                let known = |status: &Status| {
+                    status.members.iter().any(|member| member.member == new.member)
+                };
+                if !all.into_iter().any(known) {
+                    self.checks.retire(new.member);
+                }
+            }
+            _ => {}
+        }
+        self.inner.handle(now, Event::Command { id, command });
+    }
+
+    /// Passes answers in and actions out until neither comes.
+    fn pass(&mut self, now: Instant) -> bool {
+        let mut passed = false;
+        loop {
+            self.checks.advance();
+            if let Some((io, result)) = self.checks.next_answer() {
+                self.inner.handle(now, Event::Done { io, result });
+                passed = true;
+            } else {
+                return passed;
+            }
+        }
+    }
+
+    fn take_action(&mut self, action: Action) {
+        match &action {
+            Action::Reply { id, result } => {
+                let id = *id;
+                if result.is_ok() && matches!(self.stop, Stop::Asked(asked) if asked == id) {
+                    self.checks.close();
+                    self.stop = Stop::Closing(id);
+                    return;
+                }
+                let removal = self.removals.iter().position(|removal| removal.id == id);
+                match removal {
+                    Some(at) if result.is_ok() => {
+                        self.removals[at].done = true;
+                        return self.checks.retire(self.removals[at].member);
+                    }
+                    Some(at) => drop(self.removals.remove(at)),
+                    None => {}
+                }
+            }
+            Action::Notify(event) => {
+                if let Some(member) = lost(event) {
+                    self.checks.lose(member);
+                }
+            }
+            _ => {}
+        }
+        self.checks.take(action);
+    }
+
+    /// Returns an answer that was held back, and need not be any longer.
+    fn next_reply(&mut self) -> Option<Action> {
+        let reply = |id| Some(Action::Reply { id, result: Ok(()) });
+        let is_over = |removal: &Removal| removal.done && self.checks.rests(removal.member);
+        if let Some(at) = self.removals.iter().position(is_over) {
+            return reply(self.removals.remove(at).id);
+        }
+        match self.stop {
+            Stop::Closing(id) if self.checks.is_closed() => {
+                self.stop = Stop::Serving;
+                reply(id)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The member that fails by this event.
+fn lost(event: &ArrayEvent) -> Option<MemberId> {
+    match event {
+        ArrayEvent::MemberFailed { member, .. } => Some(*member),
+        ArrayEvent::Within { event, .. } => lost(event),
+        _ => None,
+    }
+}
+
+impl<M: BlockMachine> Machine for IntegrityMachine<M> {
+    fn handle(&mut self, now: Instant, event: Event) {
+        self.checks.at(now);
+        match event {
+            Event::Done { io, result } if Checks::is_own(io) => self.checks.done(io, result),
+            Event::Loaded { io, bytes } if Checks::is_own(io) => self.checks.loaded(io, &bytes),
+            Event::Command { id, command } => self.take_command(now, id, command),
+            Event::Tick => {
+                self.checks.tick();
+                self.inner.handle(now, Event::Tick);
+            }
+            event => self.inner.handle(now, event),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            self.pass(self.checks.now());
+            if let Some(action) = self.checks.next_action() {
+                return Some(action);
+            }
+            if let Some(action) = self.inner.poll() {
+                self.take_action(action);
+                continue;
+            }
+            return self.next_reply();
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.inner.deadline().into_iter().chain(self.checks.deadline()).min()
+    }
+
+    fn idle(&self) -> bool {
+        let waits = matches!(self.stop, Stop::Closing(_))
+            || self.removals.iter().any(|removal| removal.done);
+        self.inner.idle() && self.checks.is_idle() && !waits
+    }
+
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.inner.each_unused(found);
+        self.checks.each_unused(found);
+    }
+
+    fn invariants(&self) -> Result<(), String> {
+        self.inner.invariants()?;
+        self.checks.check()
+    }
+}
+
+impl<M: BlockMachine> BlockMachine for IntegrityMachine<M> {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
+        self.checks.at(now);
+        self.inner.submit(now, request)
+    }
+
+    fn expect_writes(&mut self, more: bool) {
+        self.inner.expect_writes(more);
+    }
+
+    fn status(&self) -> Status {
+        let mut status = self.inner.status();
+        status.integrity = Some(IntegrityStatus { mismatches: self.checks.mismatches().collect() });
+        status
+    }
+
+    fn figures(&self) -> Vec<MemberFigures> {
+        self.inner.figures()
+    }
+
+    fn array_sectors(&self) -> u64 {
+        self.inner.array_sectors()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.inner.block_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn free_member(&self) -> Option<MemberId> {
+        self.inner.free_member()
+    }
+
+    fn free_member_within(&self, array: MemberId) -> Option<MemberId> {
+        self.inner.free_member_within(array)
+    }
+}
