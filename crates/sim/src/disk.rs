@@ -11,6 +11,9 @@ use crate::rng::Rng;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
+/// Sectors of a block of a file with holes.
+const BLOCK_SECTORS: u64 = 8;
+
 /// Cached bytes beyond which the device writes its cache back by itself.
 const CACHE_BYTES: usize = 1 << 20;
 
@@ -35,6 +38,8 @@ pub struct Disk {
     hung: bool,
     /// Full: writes fail for lack of space.
     full: bool,
+    /// By block, whether it has room although the disk is full: it is a file with holes.
+    room: Option<Vec<bool>>,
     /// Answers writes without storing them.
     forgetful: bool,
 }
@@ -72,6 +77,7 @@ impl Disk {
             blind: false,
             hung: false,
             full: false,
+            room: None,
             forgetful: false,
         }
     }
@@ -142,6 +148,30 @@ impl Disk {
         self.full = full;
     }
 
+    /// Makes the device a file with holes: blocks of zeroes have no room before they are written.
+    pub fn has_holes(&mut self) {
+        let blocks = self.image.chunks(BLOCK_SECTORS as usize * SECTOR);
+        self.room = Some(blocks.map(|block| block.iter().any(|&byte| byte != 0)).collect());
+    }
+
+    /// Gives these sectors room, written or not, in a file with holes.
+    pub fn give_room(&mut self, sector: u64, sectors: u64) {
+        let Some(room) = &mut self.room else { return };
+        let end = (sector + sectors).div_ceil(BLOCK_SECTORS);
+        for block in sector / BLOCK_SECTORS..end {
+            if let Some(block) = room.get_mut(block as usize) {
+                *block = true;
+            }
+        }
+    }
+
+    /// Returns whether these sectors can be written.
+    fn has_room(&self, sector: u64, sectors: u64) -> bool {
+        let Some(room) = &self.room else { return !self.full };
+        let mut blocks = sector / BLOCK_SECTORS..(sector + sectors).div_ceil(BLOCK_SECTORS);
+        !self.full || blocks.all(|block| room.get(block as usize) == Some(&true))
+    }
+
     /// Makes the device lose all later writes silently.
     pub const fn go_forgetful(&mut self) {
         self.forgetful = true;
@@ -208,7 +238,7 @@ impl Disk {
         if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
             return Err(IoError::MEDIUM);
         }
-        if self.full && sectors > 0 {
+        if sectors > 0 && !self.has_room(sector, sectors) {
             return Err(IoError { kind: IoErrorKind::Full, errno: None });
         }
         Ok(())
@@ -225,6 +255,7 @@ impl Disk {
             return;
         }
         self.remember(sector, bytes.len(), fua);
+        self.give_room(sector, (bytes.len() / SECTOR) as u64);
         let at = sector as usize * SECTOR;
         self.image[at..at + bytes.len()].copy_from_slice(bytes);
     }
@@ -250,6 +281,7 @@ impl Disk {
         }
         let bytes = sectors as usize * SECTOR;
         self.remember(sector, bytes, fua);
+        self.give_room(sector, sectors);
         let at = sector as usize * SECTOR;
         self.image[at..at + bytes].fill(0);
     }
@@ -375,6 +407,20 @@ mod tests {
             assert_eq!(disk.pending().count(), 0);
         }
         assert!(seen[0] == 0 && seen[1..].iter().all(|&count| count > 10), "{seen:?}");
+    }
+
+    #[test]
+    fn of_a_full_file_only_what_has_room_can_be_written() {
+        let mut disk = Disk::new(32);
+        disk.has_holes();
+        disk.write(9, &[1; SECTOR], false);
+        disk.give_room(16, 8);
+        disk.set_full(true);
+        let full = IoError { kind: IoErrorKind::Full, errno: None };
+        assert_eq!([disk.writable(8, 16), disk.writable(0, 9)], [Ok(()), Err(full)]);
+        assert_eq!([disk.writable(23, 2), disk.writable(0, 0)], [Err(full), Ok(())]);
+        disk.set_full(false);
+        assert_eq!(disk.writable(0, 32), Ok(()));
     }
 
     #[test]
