@@ -5,7 +5,7 @@
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set};
-use braid_array::Role;
+use braid_array::{Refusal, Role};
 
 mod codec;
 mod declare;
@@ -18,7 +18,7 @@ pub use codec::WireError;
 pub use message::Message;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -28,6 +28,11 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub fn valid_volume_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fits)
+}
+
+/// Returns the refusal of a node whose store has no room.
+pub(crate) fn no_room() -> Refusal {
+    Refusal::new("its store has no room", "make room there")
 }
 
 /// One node, in the form in which another is told of it.

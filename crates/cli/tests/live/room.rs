@@ -10,6 +10,10 @@ use crate::support::nodes::{Node, detail, members};
 use crate::support::{Lab, skip, until};
 use serde_json::Value;
 
+const STRIPE_BYTES: u64 = 3 * (64 << 10);
+/// After so many writes the journals, of 16 MiB each, have been written all over.
+const ALL_OVER: usize = 500;
+
 /// File systems of memory, unmounted with this.
 pub(crate) struct Stores(Vec<PathBuf>);
 
@@ -72,20 +76,35 @@ fn waiting(lab: &Lab) -> Value {
 
 /// Serves an array on nodes whose stores become full. Returns the flushed content.
 fn full(lab: &Lab, stores: &Stores, options: &str) -> (Vec<Node>, Vec<u8>) {
+    let nodes = created(lab, stores, "--journal-size 16M");
+    let flushed = filled(lab, stores, &nodes, options, 1);
+    (nodes, flushed)
+}
+
+fn created(lab: &Lab, stores: &Stores, policy: &str) -> Vec<Node> {
     let start = |store: &PathBuf| {
         Node::start(lab, "127.0.0.1:0", &format!("--store {} --ring 64M", store.display()))
     };
     let nodes: Vec<Node> = stores.0.iter().map(start).collect();
     let all = members(&nodes, "");
-    lab.ok(&format!("create x -l 6 -n 5 -c 64K --size 16M --journal-size 16M{all}"), &[]);
+    lab.ok(&format!("create x -l 6 -n 5 -c 64K --size 16M {policy}{all}"), &[]);
+    nodes
+}
+
+/// Serves the array, writes to its first stripes so many times, and fills the stores. Returns the
+/// flushed content of the first one.
+fn filled(lab: &Lab, stores: &Stores, nodes: &[Node], options: &str, times: usize) -> Vec<u8> {
+    let all = members(nodes, "");
     lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock {options}"), &[]);
     let size = detail(lab, "x")["size_bytes"].as_u64().unwrap();
     let mut stream = connect(&lab.path("x.sock"), "x", usize::try_from(size).unwrap());
     let flushed = noise(64 << 10);
-    ask(&mut stream, 1, 0, &flushed).expect("an answer");
+    for number in 0..times as u64 {
+        ask(&mut stream, 1, number % 5 * STRIPE_BYTES, &flushed).expect("an answer");
+    }
     ask(&mut stream, 3, 0, &[]).expect("an answer");
     stores.fill();
-    (nodes, flushed)
+    flushed
 }
 
 /// Small writes where nothing was written so far.
@@ -147,4 +166,56 @@ fn writes_that_have_waited_for_room_long_enough_fail() {
     write_more(&lab).join().expect("there is room");
     holds(&lab, &flushed);
     lab.ok("stop x", &[]);
+}
+
+/// Writes that find no room once all nodes have promised to store them; the nodes' journals have
+/// their room already. Where a journal has what it forgets, a node starts again meanwhile.
+fn waits_once_committed(test: &str, policy: &str, times: usize) {
+    let lab = Lab::new();
+    let Some(stores) = Stores::mount(&lab, 5, 40) else {
+        return skip(test, "tmpfs cannot be mounted");
+    };
+    let mut nodes = created(&lab, &stores, policy);
+    let flushed = filled(&lab, &stores, &nodes, "--fail-timeout 600", times);
+    let writer = write_more(&lab);
+    let waits = || {
+        until("a write that waits for room", || {
+            let waiting = waiting(&lab);
+            let reason = waiting["reason"].to_string();
+            reason.contains("node://") && reason.contains("its store has no room")
+        });
+    };
+    waits();
+    assert!(!writer.is_finished(), "it waits");
+    if policy.contains("journal ") {
+        let node = nodes.pop().expect("a node");
+        nodes.push(node.start_again(&lab, &stores.0[4]));
+        waits();
+    }
+    stores.make_room();
+    until("the end of the writes", || writer.is_finished());
+    writer.join().expect("no error");
+    until("an array that goes on", || waiting(&lab).is_null());
+    holds(&lab, &flushed);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn what_is_committed_waits_for_room_with_a_bitmap() {
+    let test = "what_is_committed_waits_for_room_with_a_bitmap";
+    waits_once_committed(test, "--consistency-policy bitmap", 1);
+}
+
+#[test]
+fn what_is_recorded_waits_for_room_in_its_place() {
+    let test = "what_is_recorded_waits_for_room_in_its_place";
+    let policy = "--consistency-policy journal --journal-size 16M";
+    waits_once_committed(test, policy, ALL_OVER);
+}
+
+#[test]
+fn parts_that_are_recorded_wait_for_room_in_their_place() {
+    let test = "parts_that_are_recorded_wait_for_room_in_their_place";
+    let policy = "--consistency-policy ppl --journal-size 16M";
+    waits_once_committed(test, policy, ALL_OVER);
 }

@@ -89,8 +89,9 @@ impl Client {
                 engine.sets.mix.received(role, received_bytes);
                 engine.prepared(&mut cx, prepared);
             }
-            Message::Finished { position, generation, ok } => {
-                engine.finished(&mut cx, role, position, generation, ok);
+            Message::Finished { position, generation, ok, no_room } => {
+                let result = if ok { Ok(()) } else { Err(StoreFault { no_room }) };
+                engine.finished(&mut cx, role, position, generation, result);
             }
             _ => {}
         }
@@ -180,7 +181,7 @@ impl Client {
             (RequestKind::StoreCopied(_), Err(why)) => {
                 return self.parts.lose_stranger(key, Some(why));
             }
-            (_, Err(why)) if needed => self.lose_now(key, why, LossKind::Fault),
+            (_, Err(why)) if needed => self.lose_now(key, why, LossKind::Store),
             _ => {}
         }
         match kind {
@@ -224,7 +225,7 @@ impl Client {
             (_, answer) => {
                 let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
                 let why = answer.refusal().unwrap_or_else(nonsense);
-                self.lose_now(role.into(), why, LossKind::Fault);
+                self.lose_now(role.into(), why, LossKind::Store);
             }
         }
     }

@@ -249,7 +249,11 @@ fn store(client: &mut Client, place: (Position, Generation)) {
     });
     assert_eq!(goes, usize::from(NODES));
     for role in 0..NODES {
-        hear(client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
 }
 

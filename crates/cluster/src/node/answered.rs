@@ -10,13 +10,14 @@ use super::pipeline::Resolved;
 use super::sessions::{NodeFacts, node_info};
 use super::{Node, STORAGE};
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::wire::{MAX_LISTED, Message, SessionInfo};
+use crate::wire::{self, MAX_LISTED, Message, SessionInfo};
 
 impl Node {
     /// Handles a finished operation.
     pub(super) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         let Some(flight) = self.out.answered(io) else { return };
         let client = flight.client();
+        self.out.no_room = matches!(result, Err(error) if error.kind == IoErrorKind::Full);
         match (flight, result) {
             (Flight::Same { client, position, task }, result) => {
                 let same = matches!(result, Ok(Outcome::Checked(found)) if found.differs() == 0);
@@ -130,11 +131,13 @@ impl Node {
     /// Handles a finished operation of a decision on a client's leftovers.
     fn resolve_done(&mut self, orphan: ClientId, ok: bool) {
         let Some(resolved) = self.pipes.resolve_done(orphan, ok, &mut self.out) else { return };
-        let Resolved { by, tag, ok } = resolved;
+        let Resolved { by, tag, ok, no_room } = resolved;
         if ok {
             self.resolved(orphan);
         }
-        if !ok || !self.pipes.is_resolving(by, tag) {
+        if !ok && no_room {
+            self.out.refuse(by, tag, wire::no_room());
+        } else if !ok || !self.pipes.is_resolving(by, tag) {
             self.out.report(by, tag, ok, "what was left here cannot be stored");
         }
     }

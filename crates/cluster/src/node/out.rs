@@ -81,6 +81,7 @@ impl Flight {
                 | Self::LastFlush { .. }
                 | Self::Journal { .. }
                 | Self::JournalTrim { .. }
+                | Self::Resolve { .. }
         )
     }
 
@@ -126,6 +127,8 @@ pub(super) struct NodeOut {
     next_peer: u32,
     /// Bytes of all slices that have come, for any client.
     pub(super) received_bytes: u64,
+    /// The operation that is being answered found no room.
+    pub(super) no_room: bool,
     /// Clients with slice-sets to record.
     to_record: Vec<ClientId>,
 }

@@ -139,6 +139,9 @@ messages! {
         /// Everything went well. After `Commit`, if not, the content of its range is undefined
         /// here.
         ok: bool,
+        /// After `Commit`: the store had no room. The position is not free, and the content is kept
+        /// for a later client, as if nothing were stored yet.
+        no_room: bool,
     }
     /// Client: read from the volume into a slot, and put the content into the client's arena,
     /// announced by the number of the slot. Failure: `ReadFailed`.

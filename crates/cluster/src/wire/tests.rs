@@ -121,7 +121,12 @@ fn some() -> Vec<Message> {
         Message::BeginSet {
             set: Set { strategy: WriteStrategy::Restore(Role(300)), ..set.clone() },
         },
-        Message::Finished { position: Position(7), generation: Generation(5), ok: false },
+        Message::Finished {
+            position: Position(7),
+            generation: Generation(5),
+            ok: false,
+            no_room: true,
+        },
         Message::Prepared {
             position: Position(7),
             generation: Generation(5),

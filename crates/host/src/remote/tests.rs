@@ -142,7 +142,12 @@ fn answers_that_mean_nothing_are_no_answers() {
     let answers = [
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
-        Message::Finished { position: Position(0), generation: Generation(0), ok: true },
+        Message::Finished {
+            position: Position(0),
+            generation: Generation(0),
+            ok: true,
+            no_room: false,
+        },
         Message::Volume { tag: 1, bytes: 4096, node: NodeId(5), used: true },
     ];
     for answer in answers {

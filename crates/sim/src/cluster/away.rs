@@ -22,6 +22,7 @@ use crate::rng::Rng;
 use crate::workload::Kind;
 use crate::world::process::Process;
 
+pub(super) mod full;
 pub(super) mod larger;
 mod past;
 
@@ -390,18 +391,21 @@ impl Away<'_> {
     /// All nodes are there and have all that they should, and nothing waits.
     fn be_whole(&mut self) -> Result<(), Failure> {
         self.cluster.world.begin();
-        loop {
-            let status = self.cluster.status_of(self.client);
-            let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
-            let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
-            let answered = self.judge.in_flight(self.client) == 0;
-            if answered && idle && status.degraded == 0 && status.view.is_some() {
-                return Ok(());
-            }
+        while !self.is_whole() {
             if !self.step()? {
+                let status = self.cluster.status_of(self.client);
                 return Err(Failure(format!("comes to rest as {status:?}")));
             }
         }
+        Ok(())
+    }
+
+    fn is_whole(&mut self) -> bool {
+        let status = self.cluster.status_of(self.client);
+        let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
+        let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
+        let answered = self.judge.in_flight(self.client) == 0;
+        answered && idle && status.degraded == 0 && status.view.is_some()
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

@@ -31,8 +31,11 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let focus = relay::focus::Focus::of(seed);
     let larger = options.mutation.is_none() && away::larger::is_due(seed);
     let moves = options.mutation.is_none() && !larger && moved::is_due(seed);
+    let full = options.mutation.is_none() && !larger && !moves && away::full::is_due(seed);
     let scenario = if moves {
         moved::draw(&mut rng)
+    } else if full {
+        away::full::draw(&mut rng)
     } else if larger {
         away::larger::draw(&mut rng)
     } else if torn {
@@ -52,6 +55,8 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
         let mut cluster = Cluster::new(scenario, rng, trace);
         if larger {
             away::larger::run(&mut cluster)?;
+        } else if full {
+            away::full::run(&mut cluster)?;
         } else if torn {
             torn::run(&mut cluster)?;
         } else if relay {

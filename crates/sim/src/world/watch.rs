@@ -137,6 +137,8 @@ impl Watch {
             (Message::BeginSet { set }, Some(session)) => {
                 told.fault = self.opened(sender, (to, session), set);
             }
+            // Its slots are kept.
+            (Message::Finished { no_room: true, .. }, _) => {}
             (Message::Finished { position, generation, .. }, Some(session)) => {
                 let place = (from, session, *position);
                 let relayed = self.relayed.remove(&place);

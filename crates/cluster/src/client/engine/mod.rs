@@ -212,9 +212,9 @@ impl Engine {
         role: Role,
         position: Position,
         generation: Generation,
-        ok: bool,
+        result: Result<(), StoreFault>,
     ) {
-        self.sets.finished(cx, role, position, generation, ok);
+        self.sets.finished(cx, role, position, generation, result);
         self.pass_on(cx);
     }
 

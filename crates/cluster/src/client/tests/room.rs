@@ -31,6 +31,26 @@ fn a_store_without_room_that_the_array_needs_is_waited_for() {
 }
 
 #[test]
+fn what_was_committed_and_finds_no_room_is_waited_for() {
+    let mut client = client(Planner::Client);
+    run(&mut client, |_, _| false);
+    lose(&mut client, Role(2));
+    run(&mut client, |_, _| false);
+    let (position, generation) = begin_write(&mut client);
+    for role in [0, 1] {
+        prepared(&mut client, Role(role), (position, generation), true);
+    }
+    let commits = |message: &Message| matches!(message, Message::Commit { .. });
+    assert_eq!(said(&run(&mut client, |_, _| false), commits), 2);
+    let finished = Message::Finished { position, generation, ok: false, no_room: true };
+    hear(&mut client, Role(0), &finished);
+    run(&mut client, |_, _| false);
+    assert!(client.has_too_few(), "another client takes it over when there is room");
+    let why = client.refused().expect("a reason").to_string();
+    assert_eq!(why, "node://n0/v: its store has no room; make room there");
+}
+
+#[test]
 fn what_a_store_cannot_read_fails_that_write_alone() {
     let (client, after) = fails_a_write(false);
     assert!(!client.has_too_few() && client.parts.alive(Role(0)));

@@ -37,7 +37,11 @@ fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     assert!(due >= Instant(2).plus_millis(5000), "a slow node gets its time");
     for role in [0, 2] {
         let (position, generation) = place;
-        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            &mut client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
     let after = run(&mut client, |_, _| false);
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));

@@ -37,7 +37,11 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
             if strategy == WriteStrategy::Zero && role == 0 {
                 blank.push(stripe.0);
             }
-            hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+            hear(
+                &mut client,
+                Role(role),
+                &Message::Finished { position, generation, ok: true, no_room: false },
+            );
         }
         if answer.is_some() {
             break;

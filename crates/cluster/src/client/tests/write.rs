@@ -54,7 +54,11 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     let waiting = run(&mut client, |_, _| false);
     assert_eq!((reads(&waiting), said(&waiting, |_| true)), (vec![], 0));
     for role in 0..NODES {
-        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            &mut client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
     let after = run(&mut client, |_, _| false);
     assert_eq!(reads(&after).len(), 1);
@@ -68,7 +72,11 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     let gone = run(&mut client, |_, _| false);
     assert_eq!((said(&gone, goes), completed(&gone)), (usize::from(NODES), None));
     for role in 0..NODES {
-        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            &mut client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
 }
@@ -92,7 +100,11 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     };
     assert_eq!(after.iter().find_map(told), Some(MemberId(2)));
     for role in [0, 1] {
-        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            &mut client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
     let mut again = None;
     for action in run(&mut client, |_, _| false) {
@@ -168,7 +180,11 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     client.handle(due, Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [1]);
     for role in 0..NODES {
-        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
+        hear(
+            &mut client,
+            Role(role),
+            &Message::Finished { position, generation, ok: true, no_room: false },
+        );
     }
 
     // A stripe of which a part was written holds up nobody.

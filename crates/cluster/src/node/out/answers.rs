@@ -7,7 +7,7 @@ use super::NodeOut;
 use crate::ids::Epoch;
 use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Violation};
-use crate::wire::Message;
+use crate::wire::{Message, no_room};
 
 /// Requests of one client that can be under way.
 const MAX_REQUESTS: u32 = 256;
@@ -104,6 +104,8 @@ impl NodeOut {
     pub(crate) fn report(&mut self, client: ClientId, tag: u32, ok: bool, failed: &'static str) {
         if ok {
             self.confirm(client, tag);
+        } else if self.no_room {
+            self.refuse(client, tag, no_room());
         } else {
             self.refuse(client, tag, Refusal::new(failed, STORAGE));
         }

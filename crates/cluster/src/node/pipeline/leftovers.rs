@@ -24,6 +24,8 @@ pub(crate) struct Resolved {
     pub(crate) by: ClientId,
     pub(crate) tag: u32,
     pub(crate) ok: bool,
+    /// The store has no room.
+    pub(crate) no_room: bool,
 }
 
 /// Returns as many leftovers as fit into a message, from one on, and the index of the next; 0 when
@@ -49,7 +51,7 @@ impl Pipe {
         self.sets.iter().filter(|open| match open.stage {
             OpenSetStage::Preparing | OpenSetStage::Recording | OpenSetStage::Aborting => false,
             OpenSetStage::Prepared => open.ok,
-            OpenSetStage::Committing => true,
+            OpenSetStage::Committing | OpenSetStage::Starved => true,
         })
     }
 
@@ -113,14 +115,18 @@ impl Pipe {
             }
         }
         let commit = commit.to_vec();
-        let resolving = Resolving { by, tag, commit, unanswered, flushing: false, ok: true };
+        let resolving =
+            Resolving { by, tag, commit, unanswered, flushing: false, ok: true, no_room: false };
         self.resolving = Some(resolving);
     }
 
     /// Handles a finished operation of a decision.
-    pub(super) fn resolve_done(&mut self, ok: bool) {
+    pub(super) fn resolve_done(&mut self, ok: bool, no_room: bool) {
         if let Some(resolving) = &mut self.resolving {
             resolving.unanswered -= 1;
+            if !ok {
+                resolving.no_room = no_room && (resolving.ok || resolving.no_room);
+            }
             resolving.ok &= ok;
         }
     }
@@ -134,11 +140,11 @@ impl Pipe {
             out.io(Flight::Resolve { orphan: self.seat.client }, self.seat.member, IoOp::Flush);
             return None;
         }
-        let Resolving { by, tag, commit, ok, .. } = self.resolving.take()?;
+        let Resolving { by, tag, commit, ok, no_room, .. } = self.resolving.take()?;
         if ok {
             self.close_leftovers(&commit);
         }
-        Some(Resolved { by, tag, ok })
+        Some(Resolved { by, tag, ok, no_room })
     }
 
     /// Closes all slice-sets: the committed ones are stored, the rest is dropped.
@@ -227,7 +233,7 @@ impl Pipes {
         out: &mut NodeOut,
     ) -> Option<Resolved> {
         let pipe = self.pipes.get_mut(&orphan)?;
-        pipe.resolve_done(ok);
+        pipe.resolve_done(ok, out.no_room);
         pipe.advance_resolving(out)
     }
 

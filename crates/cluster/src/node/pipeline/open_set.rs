@@ -50,6 +50,8 @@ pub(super) enum OpenSetStage {
     Aborting,
     /// The new content is being stored.
     Committing,
+    /// The store had no room for the new content, which is kept for a later client to store.
+    Starved,
 }
 
 /// Context of a task: the parts of the pipeline that it needs.
@@ -86,6 +88,8 @@ pub(super) struct OpenSet {
     pub(super) ok: bool,
     /// A failure is the fault of this node's store.
     pub(super) own_fault: bool,
+    /// All stores that failed found no room.
+    pub(super) no_room: bool,
     /// Nodes to which a connection is needed and missing.
     pub(super) cut_off: Roles,
     /// Nodes that this one has told of the slice-set.
@@ -109,6 +113,7 @@ impl OpenSet {
             stage: OpenSetStage::Preparing,
             ok: true,
             own_fault: false,
+            no_room: false,
             cut_off: Roles::default(),
             told: Roles::default(),
         }
@@ -200,6 +205,10 @@ impl OpenSet {
         if !ok {
             match self.part.tasks[usize::from(task)].work {
                 TaskWork::Put { node, .. } => self.cut_off.insert(node),
+                TaskWork::Store { .. } | TaskWork::Zeroes { .. } => {
+                    self.own_fault = true;
+                    self.no_room = context.out.no_room && (self.ok || self.no_room);
+                }
                 _ => self.own_fault = true,
             }
         }

@@ -34,7 +34,9 @@ use crate::wire::{Message, PeerAddress};
 ///            prepared ── Abort ──► Finished sent, nothing stored ──► Idle
 /// ```
 /// A slice-set that is to be recorded is durable in the journal before `Prepared` is sent. The
-/// client decides whether the new content replaces the old, everywhere or nowhere.
+/// client decides whether the new content replaces the old, everywhere or nowhere. Where the store
+/// has no room for what is committed, the slice-set stays in its position, whole, and a later client
+/// commits it again: this one may have answered it.
 ///
 /// [`connect`](Self::connect) comes first, then messages of the client and the other nodes, and
 /// answers of the executor, in any order. Each call does everything that is possible then.
@@ -83,7 +85,7 @@ impl Pipe {
     }
 
     /// Notes that the store has no room.
-    pub(crate) fn store_is_full(&mut self) {
+    pub(crate) const fn store_is_full(&mut self) {
         self.no_room = true;
     }
 
@@ -450,13 +452,19 @@ impl Pipe {
         }
     }
 
-    /// Closes a slice-set.
+    /// Closes a slice-set, unless it was committed and there is no room for it.
     fn close(&mut self, position: Position, out: &mut NodeOut) {
-        let Some(open) = self.sets.get(position) else { return };
+        let Some(open) = self.sets.get_mut(position) else { return };
         let ok = open.ok;
-        let stored = (open.stage == OpenSetStage::Committing).then_some(ok);
-        let Some(Set { generation, .. }) = self.sets.close(position, stored) else { return };
-        self.seat.tell(&Message::Finished { position, generation, ok }, out);
+        let generation = open.set.generation;
+        let committed = open.stage == OpenSetStage::Committing;
+        let no_room = committed && !ok && open.no_room;
+        if no_room && !braid_array::broken("kept-for-room") {
+            open.stage = OpenSetStage::Starved;
+        } else {
+            self.sets.close(position, committed.then_some(ok));
+        }
+        self.seat.tell(&Message::Finished { position, generation, ok, no_room }, out);
     }
 }
 

@@ -13,4 +13,6 @@ pub(super) struct Resolving {
     pub(super) unanswered: usize,
     pub(super) flushing: bool,
     pub(super) ok: bool,
+    /// All operations that failed found no room.
+    pub(super) no_room: bool,
 }

@@ -83,9 +83,11 @@ impl PipelineSets {
         numbered.filter(move |(_, position)| busy(position)).map(|(number, _)| number)
     }
 
-    /// Returns whether all open slice-sets wait for the client to decide.
+    /// Returns whether all open slice-sets wait for this client, or a later one, to decide.
     pub(super) fn is_idle(&self) -> bool {
-        self.open == 0 || self.iter().all(|set| set.stage == OpenSetStage::Prepared)
+        let waits =
+            |set: &OpenSet| matches!(set.stage, OpenSetStage::Prepared | OpenSetStage::Starved);
+        self.open == 0 || self.iter().all(waits)
     }
 
     /// Checks the invariants. Returns the number of tasks that are started and not over.

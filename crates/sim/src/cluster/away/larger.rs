@@ -19,9 +19,9 @@ pub(super) const GROW: CommandId = CommandId(2);
 /// Number of times that it does.
 const ROUNDS: u64 = 3;
 
-/// Event while the array gets another size.
+/// Event while the array gets another size, or its stores are full.
 #[derive(Clone, Copy, Debug)]
-enum Mishap {
+pub(super) enum Mishap {
     Nothing,
     /// A node dies, and comes back later.
     Node,
@@ -171,7 +171,7 @@ impl Away<'_> {
         Ok(())
     }
 
-    fn cut_power(&mut self) -> Result<(), Failure> {
+    pub(super) fn cut_power(&mut self) -> Result<(), Failure> {
         self.cluster.world.kill(self.client);
         self.judge.client_ends(self.client);
         for role in Role::all(self.cluster.scenario.params.nodes) {

@@ -58,6 +58,45 @@ fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
 }
 
 #[test]
+fn what_finds_no_room_is_kept_until_a_later_client_has_it_stored() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
+    array.world.disk(1, "v").set_full(true);
+    let set = array.set(0, 0);
+    array.write(&set);
+    array.run();
+    let no_room = |message: &Message| matches!(message, Message::Finished { no_room: true, .. });
+    let told = array.world.heard.iter().filter(|(_, message)| no_room(message));
+    assert_eq!(told.map(|(peer, _)| *peer).collect::<Vec<_>>(), [array.peers[1]]);
+    for peer in array.peers.clone() {
+        array.world.hang_up(peer);
+    }
+    array.world.run();
+    assert!(array.world.ring_used(1) > 0 && array.world.ring_used(0) == 0);
+
+    let next = array.world.dial(1);
+    array.world.grant(next, ARRAY, 2);
+    let resolve = |tag| {
+        let commit = vec![SetVersion::new(Epoch(1), set.number)];
+        Message::ResolveLeftovers { tag, commit }
+    };
+    array.world.send(next, &resolve(3));
+    array.world.run();
+    let heard = array.world.heard.pop();
+    let refused = matches!(
+        &heard,
+        Some((_, Message::Refused { tag: 3, reason, advice, .. }))
+            if reason == "its store has no room" && advice == "make room there"
+    );
+    assert!(refused, "{heard:?}");
+    array.world.disk(1, "v").set_full(false);
+    array.world.send(next, &resolve(4));
+    array.world.run();
+    assert_eq!(array.world.heard.pop(), Some((next, Message::Ok { tag: 4 })));
+    array.verify();
+    assert_eq!(array.world.ring_used(1), 0);
+}
+
+#[test]
 fn a_client_that_is_gone_keeps_no_more_memory_than_what_it_left() {
     let nodes = 5;
     let mut array = Array::lean(Family::Xor2d, nodes, 4 << 20);

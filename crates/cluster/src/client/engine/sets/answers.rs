@@ -8,7 +8,7 @@ use crate::client::engine::context::Cx;
 use crate::client::latency::{Done, TimedOperation};
 use crate::ids::{Generation, Position};
 use crate::set::{Roles, Set};
-use crate::wire::Message;
+use crate::wire::{Message, no_room};
 
 const SEE_ITS_LOG: &str = "see the log of its node";
 
@@ -66,7 +66,7 @@ impl Sets {
             return;
         }
         let why = if fault.no_room {
-            Refusal::new("its store has no room", "make room there")
+            no_room()
         } else {
             Refusal::new("its store fails what is to be changed", SEE_ITS_LOG)
         };
@@ -107,8 +107,9 @@ impl Sets {
         role: Role,
         position: Position,
         generation: Generation,
-        ok: bool,
+        result: Result<(), StoreFault>,
     ) {
+        let ok = result.is_ok();
         let committing = self.said(cx, role, position, generation, SetStage::Committing);
         if !committing && !self.said(cx, role, position, generation, SetStage::Aborted) {
             return cx.out.violates(role, "it finishes what is not open");
@@ -118,9 +119,13 @@ impl Sets {
         let done =
             Done { member: cx.members.id(role), kind: OperationKind::Write, bytes: stored, ok };
         cx.out.latency.end(role, TimedOperation::Store(position), Some(done), now);
-        if !ok && committing {
-            let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
-            cx.out.lose_store(role, why);
+        match result {
+            Err(StoreFault { no_room: true }) if committing => cx.out.lose_store(role, no_room()),
+            Err(_) if committing => {
+                let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
+                cx.out.lose_store(role, why);
+            }
+            _ => {}
         }
         self.advance(cx, position);
     }
