@@ -72,10 +72,12 @@ impl Ownership {
     }
 
     /// Returns whether no later client will ask this incarnation of a node for its prepared
-    /// slice-sets. Answered writes are then with the other nodes, or were answered without it.
+    /// slice-sets. Answered writes are then with the other nodes, or were answered without it. After
+    /// too many losses it is asked, unless a view has left it out before.
     pub(in crate::client) fn is_out(&self, cx: &Cx<'_>, incarnation: u64) -> bool {
         let claimed = self.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
-        !claimed || !self.needs_votes(cx)
+        let failed = braid_array::broken("kept-while-claimed") && writes_over(cx.keeper);
+        !claimed || failed || self.stands_alone(cx)
     }
 
     /// Returns whether later clients learn of all losses. Records them if not; the client gives up
