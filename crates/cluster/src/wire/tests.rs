@@ -80,11 +80,13 @@ fn view() -> View {
 
 fn some() -> Vec<Message> {
     let slots = Slots { count: 10, bytes: 65536 };
+    let position = Position(7);
+    let generation = Generation(5);
     let mut touched = Touched::none(12);
     [3, 11].into_iter().for_each(|index| touched.insert(index));
     let set = Set {
-        position: Position(7),
-        generation: Generation(5),
+        position,
+        generation,
         number: 1 << 40,
         stripe: StripeNo(99),
         offset: 4096,
@@ -121,15 +123,10 @@ fn some() -> Vec<Message> {
         Message::BeginSet {
             set: Set { strategy: WriteStrategy::Restore(Role(300)), ..set.clone() },
         },
-        Message::Finished {
-            position: Position(7),
-            generation: Generation(5),
-            ok: false,
-            no_room: true,
-        },
+        Message::Finished { position, generation, ok: false, no_room: true },
         Message::Prepared {
-            position: Position(7),
-            generation: Generation(5),
+            position,
+            generation,
             ok: false,
             own_fault: true,
             no_room: true,
@@ -137,9 +134,9 @@ fn some() -> Vec<Message> {
             received_bytes: 1 << 50,
         },
         Message::Commit {
-            sets: vec![(Position(7), Generation(5)), (Position(1023), Generation(u32::MAX))],
+            sets: vec![(position, generation), (Position(1023), Generation(u32::MAX))],
         },
-        Message::Abort { position: Position(7), generation: Generation(5) },
+        Message::Abort { position, generation },
         Message::Without { role: Role(3) },
         Message::Read { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Digest { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },

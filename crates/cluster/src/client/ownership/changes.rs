@@ -72,8 +72,8 @@ impl Ownership {
     }
 
     /// Returns whether no later client will ask this incarnation of a node for its prepared
-    /// slice-sets. Answered writes are then with the other nodes, or were answered without it. After
-    /// too many losses it is asked, unless a view has left it out before.
+    /// slice-sets. Answered writes are then with the other nodes, or were answered without it. Who
+    /// is lost among too many is asked, as no view says so any more.
     pub(in crate::client) fn is_out(&self, cx: &Cx<'_>, incarnation: u64) -> bool {
         let claimed = self.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
         let failed = braid_array::broken("kept-while-claimed") && writes_over(cx.keeper);

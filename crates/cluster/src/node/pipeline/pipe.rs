@@ -35,8 +35,8 @@ use crate::wire::{Message, PeerAddress};
 /// ```
 /// A slice-set that is to be recorded is durable in the journal before `Prepared` is sent. The
 /// client decides whether the new content replaces the old, everywhere or nowhere. Where the store
-/// has no room for what is committed, the slice-set stays in its position, whole, and a later client
-/// commits it again: this one may have answered it.
+/// has no room for what is committed, the slice-set stays in its position, whole, and a later
+/// client commits it again: this one may have answered it.
 ///
 /// [`connect`](Self::connect) comes first, then messages of the client and the other nodes, and
 /// answers of the executor, in any order. Each call does everything that is possible then.
