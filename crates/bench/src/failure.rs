@@ -73,6 +73,18 @@ impl Failure {
     }
 }
 
+/// Results of the system, whose errors do not say what they are about.
+pub(crate) trait About<T> {
+    /// Makes an error the failure of a file, a device or a program.
+    fn about(self, object: impl fmt::Display, next: impl Into<Next>) -> Result<T, Failure>;
+}
+
+impl<T> About<T> for io::Result<T> {
+    fn about(self, object: impl fmt::Display, next: impl Into<Next>) -> Result<T, Failure> {
+        self.map_err(|error| Failure::system(object, &error, next))
+    }
+}
+
 impl From<Failure> for braid_cli::Failure {
     fn from(failure: Failure) -> Self {
         let code = match failure.ends {

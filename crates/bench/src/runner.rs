@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::failure::{Ends, Failure};
+use crate::failure::{About, Ends, Failure};
 use crate::folder::{Folder, Place};
 use crate::model::{Chapter, Comparison, Gap, Group, Note, Standing};
 use crate::rig::{Room, process};
@@ -122,8 +122,7 @@ impl<'a> Runner<'a> {
 
     fn once(&self, place: Place<'_>, standing: &mut Standing) -> Result<(), Failure> {
         let scratch = self.room.scratch.join("job");
-        let system = |error| Failure::system(scratch.display(), &error, "name another --dir");
-        std::fs::create_dir_all(&scratch).map_err(system)?;
+        std::fs::create_dir_all(&scratch).about(scratch.display(), "name another --dir")?;
         let mut note = Note { scratch: scratch.clone(), ..Note::default() };
         let server = standing.server();
         let cpu = || server.and_then(process::cpu_seconds);
@@ -132,8 +131,8 @@ impl<'a> Runner<'a> {
         let result = standing.run(place.job, &mut note);
         let seconds = start.elapsed().as_secs_f64();
         let after = cpu();
-        std::fs::remove_dir_all(&scratch).map_err(system)?;
-        if let Some(pid) = server.filter(|pid| !is_running(*pid)) {
+        std::fs::remove_dir_all(&scratch).about(scratch.display(), "name another --dir")?;
+        if let Some(pid) = server.filter(|pid| !process::is_running(*pid)) {
             let reason = format!("the process {pid} that serves it has ended");
             return Err(Failure::refused(place.case, reason, "see the kernel's log for why"));
         }
@@ -178,13 +177,6 @@ pub fn chapters(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
         chapters.push(chapter);
     }
     Ok(chapters)
-}
-
-fn is_running(pid: u32) -> bool {
-    // One that has ended and was not waited for yet is no longer running.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -284,10 +276,5 @@ mod tests {
         let (asked, result) = run(&folder, Ends::Part, true);
         result.expect("gaps do not end it");
         assert_eq!(asked, ["b hard", "a easy", "b easy", "a hard"]);
-    }
-
-    #[test]
-    fn a_process_is_running_until_it_ends() {
-        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
     }
 }

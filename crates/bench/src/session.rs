@@ -7,7 +7,7 @@ use braid_host::member;
 use indicatif::ProgressBar;
 use rustix::fs::statfs;
 
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::folder::Folder;
 use crate::machine::Machine;
 use crate::model::Comparison;
@@ -71,7 +71,7 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
     leftovers::take_away_of_the_dead();
     ask.members.iter().try_for_each(|path| check_member(path, ask.force))?;
     let dir = ask.dir.clone().unwrap_or_else(|| default_dir(ask.small));
-    let (scratch, _guard) = leftovers::scratch_directory(Some(&dir))?;
+    let (scratch, _guard) = leftovers::scratch_directory(&dir)?;
     let path = ask.report.clone().unwrap_or_else(|| scratch.join("report"));
     let folder = Folder::open(&path)?;
     let at_the_end = folder.clone();
@@ -129,8 +129,7 @@ pub fn write(folder: &Folder) -> Result<Reported, Failure> {
 fn check_member(path: &Path, force: bool) -> Result<(), Failure> {
     let file = member::peek(path)
         .map_err(|why| Failure::usage(path.display(), why, "name another member"))?;
-    let held = member::signature(&file)
-        .map_err(|error| Failure::system(path.display(), &error, "name another member"))?;
+    let held = member::signature(&file).about(path.display(), "name another member")?;
     match held {
         Some(held) if !force => {
             let reason = format!("it holds {}", held.what);
@@ -146,7 +145,7 @@ fn memory_directory() -> Result<Option<(PathBuf, Guard)>, Failure> {
     if file_system(memory) != "tmpfs" {
         return Ok(None);
     }
-    leftovers::scratch_directory(Some(memory)).map(Some)
+    leftovers::scratch_directory(memory).map(Some)
 }
 
 fn default_dir(small: bool) -> PathBuf {

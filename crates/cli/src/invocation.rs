@@ -64,7 +64,8 @@ fn flags(options: Options) -> String {
 }
 
 /// A word that a shell takes as one.
-pub(crate) fn shell_word(word: &str) -> String {
+#[must_use]
+pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

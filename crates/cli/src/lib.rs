@@ -18,6 +18,7 @@ pub mod output;
 pub use args::{MemberArg, NodeArg, Size, WriteSchedule, parse_as, parse_size};
 pub use cmd::{Typed, beside_this, completions, fabric, family, man_pages, open_nodes};
 pub use failure::{Failure, system_error};
+pub use invocation::shell_word;
 
 /// Runs `braid` with the arguments of this process.
 #[must_use]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use braid_bench::compare::cluster::{Pattern, Policy, Storage};
 use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
@@ -133,21 +133,12 @@ pub(crate) struct ClusterArgs {
     /// Measure how one node is rebuilt by the others, too
     #[arg(long, requires = "level")]
     pub(crate) rebuild: bool,
-    /// Measure this beside it, where its packages are installed
-    #[arg(long, value_name = "PEER", requires = "level")]
-    pub(crate) against: Option<PeerName>,
-    /// The same as --dir
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, hide = true)]
-    #[arg(conflicts_with = "dir")]
-    pub(crate) store: Option<PathBuf>,
+    /// Measure this beside it, where its packages are installed: gluster (GlusterFS, dispersed
+    /// volume 3+2)
+    #[arg(long, value_name = "RIVAL", requires = "level", value_parser = ["gluster"])]
+    pub(crate) against: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PeerName {
-    /// GlusterFS, dispersed volume 3+2
-    Gluster,
 }
 
 #[derive(Debug, Subcommand)]
@@ -261,6 +252,7 @@ fn parse_rate(text: &str) -> Result<u64, Refusal> {
 #[cfg(test)]
 mod tests {
     use braid_bench::compare::cluster;
+    use clap::ValueEnum;
 
     use super::*;
 

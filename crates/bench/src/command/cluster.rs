@@ -8,16 +8,15 @@ use braid_bench::rig::spaces::MAX_HOSTS;
 use braid_cli::{Failure, Size, Typed, fabric, family, output};
 use braid_cluster::family::XOR2D_NAME;
 
-use super::args::{ClusterArgs, PeerName};
+use super::args::ClusterArgs;
 use super::compare;
-use super::runs::{RunArgs, RunsArgs};
+use super::runs::RunsArgs;
 
 const RUNS: std::ops::RangeInclusive<u16> = 1..=99;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
-    let dir = args.run.dir.clone().or_else(|| args.store.clone());
-    let run = RunArgs { dir, ..args.run.clone() };
+    let run = args.run.clone();
     let Some(level) = &args.level else {
         return compare::usual::<Cluster>(&RunsArgs { run, runs: None });
     };
@@ -76,7 +75,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
         link_bit_s: args.link,
         schedules: args.schedules.iter().copied().map(Into::into).collect(),
         others: others.into_iter().filter(|(asked, _)| *asked).map(|(_, other)| other).collect(),
-        gluster: args.against == Some(PeerName::Gluster),
+        gluster: args.against.is_some(),
     };
     for setting in sweep.settings() {
         let missing = |schedule: &&WriteSchedule| !setting.has(**schedule);

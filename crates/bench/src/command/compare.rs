@@ -19,21 +19,15 @@ const REPORT: &str = "braid-bench";
 
 /// All comparisons that were published first by others, at their standard sizes.
 pub(super) fn all(args: &AllArgs) -> Result<(), Failure> {
-    let AllArgs { run: common, runs, against } = args;
-    run(common, compare::published(&wishes(common, *runs, against)))
+    run(&args.usual.run, compare::published(&wishes(&args.usual, &args.against)))
 }
 
-fn wishes(args: &RunArgs, runs: Option<u16>, against: &[Rival]) -> Wishes {
-    Wishes { quick: args.quick, runs, against: against.to_vec() }
-}
-
-/// A comparison at its standard sizes.
-fn plan<P: Plan>(args: &RunsArgs) -> P {
-    wishes(&args.run, args.runs, &[]).plan()
+fn wishes(args: &RunsArgs, against: &[Rival]) -> Wishes {
+    Wishes { quick: args.run.quick, runs: args.runs, against: against.to_vec() }
 }
 
 pub(super) fn usual<P: Plan>(args: &RunsArgs) -> Result<(), Failure> {
-    run(&args.run, vec![Box::new(plan::<P>(args))])
+    run(&args.run, vec![Box::new(wishes(args, &[]).plan::<P>())])
 }
 
 /// What was asked for, or the usual.
@@ -42,18 +36,21 @@ fn asked<T: Clone>(asked: &[T], usual: Vec<T>) -> Vec<T> {
 }
 
 pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
-    run(&beside_memory(&args.run), vec![Box::new(plan::<policies::PolicyOptions>(args))])
+    run(
+        &beside_memory(&args.run),
+        vec![Box::new(wishes(args, &[]).plan::<policies::PolicyOptions>())],
+    )
 }
 
 pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
-    let usual: chunk::ChunkOptions = plan(&args.usual);
+    let usual: chunk::ChunkOptions = wishes(&args.usual, &[]).plan();
     let levels = asked(&args.levels, usual.levels);
     let options = chunk::ChunkOptions { levels, against: args.against.clone(), ..usual };
     run(&args.usual.run, vec![Box::new(options.checked()?)])
 }
 
 pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
-    let usual: engine::EngineOptions = plan(&args.usual);
+    let usual: engine::EngineOptions = wishes(&args.usual, &[]).plan();
     let levels = asked(&args.levels, usual.levels);
     let options = engine::EngineOptions { levels, ..usual };
     run(&beside_memory(&args.usual.run), vec![Box::new(options)])
@@ -66,7 +63,7 @@ fn beside_memory(args: &RunArgs) -> RunArgs {
 }
 
 pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
-    let usual: levels::LevelOptions = plan(&args.usual);
+    let usual: levels::LevelOptions = wishes(&args.usual, &[]).plan();
     let job = args.job.as_deref().map(job_file).transpose()?;
     // A job file of somebody's own does not know that all is small.
     let full = levels::LevelOptions::usual(false);

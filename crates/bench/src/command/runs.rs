@@ -15,7 +15,7 @@ pub(crate) struct RunArgs {
     pub(crate) quick: bool,
     /// Where files of members go [default: memory with --quick but for engine and policies, which
     /// have members of both, else where temporary files go]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, alias = "store", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
     /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json
     /// nothing is kept]
@@ -63,10 +63,7 @@ pub(crate) struct EngineArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AllArgs {
     #[command(flatten)]
-    pub(crate) run: RunArgs,
-    /// How often each [default: as each comparison has it]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) runs: Option<u16>,
+    pub(crate) usual: RunsArgs,
     /// Measure this beside it, where it can be compared: btrfs, md, file, nbdkit
     #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
     pub(crate) against: Vec<Rival>,

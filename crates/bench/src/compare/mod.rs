@@ -18,6 +18,7 @@ mod words;
 
 use std::fmt::Display;
 
+use braid_array::level::Level;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -132,6 +133,19 @@ fn named<T: Display>(all: impl IntoIterator<Item = T>, wanted: &str) -> Result<T
     all.into_iter().find(|one| one.to_string() == wanted).ok_or_else(|| {
         Failure::usage(wanted, "no case or job has this name", "begin the report anew")
     })
+}
+
+/// Bytes that a member keeps for itself, and that a chunk leaves over.
+const MEMBER_OWN_BYTES: u64 = 16 << 20;
+
+/// Returns the length of `count` members of an array that holds so much.
+fn member_bytes(level: Level, count: usize, bytes: u64) -> u64 {
+    let data = match level {
+        Level::Raid1 => 1,
+        Level::Raid10 => count / 2,
+        _ => count.saturating_sub(level.parity_disks() as usize),
+    };
+    bytes.div_ceil(data.max(1) as u64).next_multiple_of(1 << 20) + MEMBER_OWN_BYTES
 }
 
 /// A number without relation to its neighbours (the finalizer of `SplitMix64`).

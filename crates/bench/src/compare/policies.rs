@@ -1,8 +1,7 @@
 //! `policies`: what each consistency policy of RAID 5 costs beside `resync`, which records nothing.
 
 use std::fmt;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +15,7 @@ use crate::model::{
     Axis, Chapter, Comparison, Found, Group, Job, Measured, Plot, Point, Rule, Series, Standing,
     Table,
 };
+use crate::rig::process::until;
 use crate::rig::{Array, ArraySpec, Room, Stack};
 use crate::tool::{Tool, fio};
 
@@ -105,7 +105,6 @@ const BESIDE: Duration = Duration::from_millis(700);
 const LEAST_BYTES: u64 = 32 << 20;
 /// Time until what a journal has is in place.
 const PATIENCE: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(20);
 
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,15 +214,13 @@ impl Comparison for PolicyOptions {
 /// Writes back the whole journal, so that the next case starts with an empty one.
 fn bring_in_place(array: &Array) -> Result<(), Failure> {
     array.braid(&["sync", "--journal-mode", "write-through"])?;
-    let until = Instant::now() + PATIENCE;
-    while array.status()?["journal"]["dirty_bytes"] != 0 {
-        if Instant::now() > until {
-            let reason = format!("not in place after {} s", PATIENCE.as_secs());
-            return Err(Failure::refused("journal", reason, "see what braid status says"));
-        }
-        thread::sleep(POLL);
+    // An array that does not answer is found out by the runner.
+    let is_empty = || array.status().map_or(true, |said| said["journal"]["dirty_bytes"] == 0);
+    if until(PATIENCE, is_empty) {
+        return Ok(());
     }
-    Ok(())
+    let reason = format!("not in place after {} s", PATIENCE.as_secs());
+    Err(Failure::refused("journal", reason, "see what braid status says"))
 }
 
 fn chapter(options: &PolicyOptions, found: &Found) -> Chapter {

@@ -48,14 +48,14 @@ pub(super) fn of_fio(found: &Found) -> Numbers {
         let jobs = fio::parse(text);
         let [job] = jobs.as_slice() else { return Vec::new() };
         let latencies = if job.write.requests > 0.0 { &job.write } else { &job.read };
-        let us = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6);
+        let [p50_us, p99_us, p999_us] = latencies.latency_s.map(|s| s.map(|s| s * 1e6));
         let figures = Figures {
             requests: job.read.requests + job.write.requests,
             iops: job.read.iops + job.write.iops,
             cpu_s: run.server_cpu_s,
-            p50_us: us(latencies.p50_s),
-            p99_us: us(latencies.p99_s),
-            p999_us: us(latencies.p999_s),
+            p50_us,
+            p99_us,
+            p999_us,
         };
         figures.readings(run)
     })

@@ -60,6 +60,15 @@ fn names_are_unique() {
     }
 }
 
+#[test]
+fn members_are_large_enough_for_what_the_array_holds() {
+    let mib = |level, count, mib: u64| member_bytes(level, count, mib << 20) >> 20;
+    assert_eq!(mib(Level::Raid0, 6, 60), 10 + 16);
+    assert_eq!(mib(Level::Raid5, 6, 60), 12 + 16);
+    assert_eq!(mib(Level::Raid6, 6, 61), 16 + 16);
+    assert_eq!([mib(Level::Raid10, 4, 60), mib(Level::Raid1, 2, 60)], [30 + 16, 60 + 16]);
+}
+
 /// Comparisons that are too large for a disk are halved until they fit, or cannot be smaller.
 #[test]
 fn they_become_smaller_until_they_are_as_small_as_they_can_be() {

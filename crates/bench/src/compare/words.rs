@@ -1,5 +1,7 @@
 //! Numbers, sizes and names as tables and sentences have them.
 
+pub(super) use braid_host::size::typed as size;
+
 use crate::model::{Measured, Spread};
 
 /// Makes enums whose variants have names, as they are typed, kept and shown.
@@ -83,16 +85,6 @@ pub(super) fn with_range(measured: Option<&Measured>) -> String {
     format!("{median} ({}-{})", number(spread.min), number(spread.max))
 }
 
-/// The shortest exact form that can be typed: `64K`.
-pub(super) fn size(bytes: u64) -> String {
-    let units = [(30, "G"), (20, "M"), (10, "K")];
-    let fits = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
-    match units.into_iter().find(|&(shift, _)| fits(shift)) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
-
 /// `a`, `a and b`, `a, b and c`.
 pub(super) fn list(words: impl IntoIterator<Item = String>) -> String {
     let words: Vec<String> = words.into_iter().collect();
@@ -128,9 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_numbers_and_lists_are_short() {
-        let sizes = [0, 4096, 1 << 20, 1000 << 20, 3 << 30].map(size);
-        assert_eq!(sizes, ["0", "4K", "1M", "1000M", "3G"]);
+    fn numbers_and_lists_are_short() {
         assert_eq!([1234.5, 45.67, 0.724].map(number), ["1234", "45.7", "0.72"]);
         assert_eq!((plain(None), median(None)), ("-".to_owned(), "-".to_owned()));
         assert_eq!(list(["a", "b", "c"].map(str::to_owned)), "a, b and c");

@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::leftovers::{Guard, Leftover};
-use super::process::Process;
+use super::process::{Process, until};
 use super::room::{Room, file_name};
 use super::server::Target;
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 
 /// Time until an array is served, or has stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(5);
 
 /// Specification of an array, for `braid create` and `braid assemble`.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +54,7 @@ pub struct Array {
     room: Room,
     directory: PathBuf,
     process: Process,
-    nbd: bool,
-    vhost_user: bool,
+    target: Target,
     commands: Vec<String>,
     _mount: Guard,
     _directory: Guard,
@@ -68,9 +65,9 @@ impl Array {
     pub fn start(room: &Room, spec: &ArraySpec) -> Result<Self, Failure> {
         let name = file_name(&spec.name);
         let directory = room.scratch.join(format!("{name}.array"));
-        let system = |error| Failure::system(directory.display(), &error, "see its directory");
-        let keep = Guard::new(Leftover::Directory(directory.clone()));
-        fs::create_dir_all(directory.join("mnt")).map_err(system)?;
+        let keep = Guard::directory(&directory)?;
+        let mounted = directory.join("mnt");
+        fs::create_dir(&mounted).about(mounted.display(), "see its directory")?;
         let mut create = create_words(&name, &directory, spec, !room.members.is_empty());
         let commands = if spec.is_in_memory() {
             // It is served by what makes it.
@@ -80,19 +77,17 @@ impl Array {
             room.braid.output(&create)?;
             vec![create, assemble_words(&name, &directory, spec)]
         };
-        let serve = commands.last().cloned().unwrap_or_default();
-        let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
+        let mount = Guard::new(Leftover::Mount(mounted.clone()));
         let mut command = room.braid.command();
-        command.args(&serve);
-        let process = Process::start(command, directory.join("log")).map_err(system)?;
+        command.args(commands.last().into_iter().flatten());
+        let process = Process::start(command, directory.join("log"));
         let typed = commands.iter().map(|words| format!("braid {}", words.join(" ")));
-        let mut array = Self {
+        let array = Self {
+            process: process.about(directory.display(), "see its directory")?,
+            target: target(&directory, spec, mounted.join(&name)),
             name,
             room: room.clone(),
             directory,
-            process,
-            nbd: spec.nbd,
-            vhost_user: spec.vhost_user,
             commands: typed.collect(),
             _mount: mount,
             _directory: keep,
@@ -101,16 +96,13 @@ impl Array {
         Ok(array)
     }
 
-    fn wait(&mut self) -> Result<(), Failure> {
-        let until = Instant::now() + PATIENCE;
-        while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
-            if self.process.has_ended() {
-                return Err(self.refused(&self.process.last_error()));
-            }
-            if Instant::now() > until {
-                return Err(self.refused("it is not served after 30 seconds"));
-            }
-            thread::sleep(POLL);
+    fn wait(&self) -> Result<(), Failure> {
+        let is_served = || self.file().metadata().is_ok() && self.braid(&["status"]).is_ok();
+        if !until(PATIENCE, || self.process.has_ended() || is_served()) {
+            return Err(self.refused("it is not served after 30 seconds"));
+        }
+        if self.process.has_ended() {
+            return Err(self.refused(&self.process.last_error()));
         }
         Ok(())
     }
@@ -126,14 +118,7 @@ impl Array {
 
     /// Place where it is served: over NBD or vhost-user, if it is, else as a file.
     pub fn target(&self) -> Target {
-        if self.nbd {
-            let socket = self.directory.join("nbd");
-            return Target::Nbd(format!("nbd+unix:///?socket={}", socket.display()));
-        }
-        if self.vhost_user {
-            return Target::VhostUser(self.directory.join("vhost"));
-        }
-        Target::Path(self.file())
+        self.target.clone()
     }
 
     /// The process that serves it.
@@ -155,8 +140,7 @@ impl Array {
     pub fn braid(&self, words: &[&str]) -> Result<String, Failure> {
         let (verb, more) = words.split_first().unwrap_or((&"status", &[]));
         let run_dir = self.directory.display().to_string();
-        let mut all = vec!["--run-dir", &run_dir, verb, &self.name];
-        all.extend(more);
+        let all = [&["--run-dir", &run_dir, verb, &self.name], more].concat();
         let output = self.room.braid.output(&all)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -182,27 +166,34 @@ impl Drop for Array {
     }
 }
 
+fn target(directory: &Path, spec: &ArraySpec, file: PathBuf) -> Target {
+    if spec.nbd {
+        let socket = directory.join("nbd");
+        return Target::Nbd(format!("nbd+unix:///?socket={}", socket.display()));
+    }
+    if spec.vhost_user { Target::VhostUser(directory.join("vhost")) } else { Target::Path(file) }
+}
+
+fn words(directory: &Path, more: &[&str]) -> Vec<String> {
+    let run_dir = directory.display().to_string();
+    [&["--run-dir", &run_dir], more].concat().iter().map(ToString::to_string).collect()
+}
+
 fn create_words(name: &str, directory: &Path, spec: &ArraySpec, force: bool) -> Vec<String> {
-    let mut words = vec!["--run-dir".to_owned(), directory.display().to_string()];
-    let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
-    say(&["create", name, "--level", &spec.level]);
-    say(&["--raid-devices", &spec.members.len().to_string()]);
-    if let Some(layout) = &spec.layout {
-        say(&["--layout", layout]);
+    let count = spec.members.len().to_string();
+    let level = ["create", name, "--level", &spec.level, "--raid-devices", &count];
+    let mut words = words(directory, &level);
+    let options = [
+        ("--layout", spec.layout.clone()),
+        ("--chunk", spec.chunk_bytes.map(|bytes| bytes.to_string())),
+        ("--write-journal", spec.journal.as_ref().map(|path| path.display().to_string())),
+    ];
+    for (option, value) in options {
+        words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
     }
-    if let Some(bytes) = spec.chunk_bytes {
-        say(&["--chunk", &bytes.to_string()]);
-    }
-    if let Some(journal) = &spec.journal {
-        say(&["--write-journal", &journal.display().to_string()]);
-    }
-    if !(spec.is_in_memory() || spec.create.iter().any(|word| word == "--no-assume-clean")) {
-        say(&["--assume-clean"]);
-    }
-    if force {
-        say(&["--force"]);
-    }
-    words.extend(spec.create.iter().filter(|word| *word != "--no-assume-clean").cloned());
+    words.extend((!spec.is_in_memory()).then(|| "--assume-clean".to_owned()));
+    words.extend(force.then(|| "--force".to_owned()));
+    words.extend(spec.create.iter().cloned());
     words.extend(spec.members.iter().map(|path| path.display().to_string()));
     words
 }
@@ -222,9 +213,7 @@ fn serve_words(directory: &Path, spec: &ArraySpec) -> Vec<String> {
 }
 
 fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String> {
-    let run_dir = directory.display().to_string();
-    let mut words = vec!["--run-dir".to_owned(), run_dir, "assemble".to_owned()];
-    words.push(name.to_owned());
+    let mut words = words(directory, &["assemble", name]);
     words.extend(serve_words(directory, spec));
     let all = spec.members.iter().chain(&spec.journal);
     words.extend(all.map(|path| path.display().to_string()));

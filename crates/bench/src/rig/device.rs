@@ -7,10 +7,11 @@ use rustix::process::geteuid;
 
 use super::leftovers::{self, Guard, Leftover};
 use super::room::{Room, file_name};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::tool::Tool;
 
 const LOOP_CONTROL: &str = "/dev/loop-control";
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// A loop device over a file, with direct I/O; detached when it goes.
 #[derive(Debug)]
@@ -35,10 +36,7 @@ impl LoopDevice {
         }
         let losetup = Tool::find("losetup", "mount")?;
         let file = file.display().to_string();
-        let mut all = vec!["--find", "--show"];
-        all.extend(words);
-        all.push(&file);
-        let output = losetup.output(&all)?;
+        let output = losetup.output(&[&["--find", "--show"], words, &[&file]].concat())?;
         let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         let backing = leftovers::backing_file(&device);
         let guard = Guard::new(Leftover::Loop(device.clone(), backing));
@@ -56,19 +54,12 @@ pub enum FileSystemKind {
 }
 
 impl FileSystemKind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-        }
-    }
-
-    /// The program, its package, and words that have all of its work done at once.
-    const fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
+    /// Its name, the package that makes it, and words that have all of that done at once.
+    const fn facts(self) -> (&'static str, &'static str, &'static [&'static str]) {
         const WHOLE: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         match self {
-            Self::Ext4 => ("mkfs.ext4", "e2fsprogs", WHOLE),
-            Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+            Self::Ext4 => ("ext4", "e2fsprogs", WHOLE),
+            Self::Xfs => ("xfs", "xfsprogs", &["-q", "-f"]),
         }
     }
 }
@@ -93,19 +84,17 @@ impl FileSystem {
         options: &str,
     ) -> Result<Self, Failure> {
         need_root("file systems")?;
-        let (program, package, words) = kind.mkfs();
-        let device_word = device.display().to_string();
-        let all: Vec<&str> = words.iter().copied().chain([device_word.as_str()]).collect();
-        Tool::find(program, package)?.output(&all)?;
-        Self::mount(room, device, &format!("{}.{}", file_name(&device_word), kind.name()), options)
+        let (kind, package, words) = kind.facts();
+        let word = device.display().to_string();
+        Tool::find(&format!("mkfs.{kind}"), package)?.output(&[words, &[&word]].concat())?;
+        Self::mount(room, device, &format!("{}.{kind}", file_name(&word)), options)
     }
 
     /// Mounts what is on the device already, below the room, under a name.
     pub fn mount(room: &Room, device: &Path, name: &str, options: &str) -> Result<Self, Failure> {
         need_root("file systems")?;
         let dir = room.scratch.join(name);
-        let system = |error| Failure::system(dir.display(), &error, "name another --dir");
-        fs::create_dir_all(&dir).map_err(system)?;
+        fs::create_dir_all(&dir).about(dir.display(), "name another --dir")?;
         let directory = Guard::new(Leftover::EmptyDirectory(dir.clone()));
         let mut made = Self {
             dir,
@@ -142,12 +131,10 @@ impl FileSystem {
 pub fn drop_caches() -> Result<(), Failure> {
     need_root("dropping the page cache")?;
     rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| {
-        Failure::system("/proc/sys/vm/drop_caches", &error, "see that /proc is writable")
-    })
+    fs::write(DROP_CACHES, "3").about(DROP_CACHES, "see that /proc is writable")
 }
 
-fn need_root(what: &str) -> Result<(), Failure> {
+pub(super) fn need_root(what: &str) -> Result<(), Failure> {
     if geteuid().is_root() {
         return Ok(());
     }

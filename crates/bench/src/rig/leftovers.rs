@@ -17,7 +17,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::spaces;
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
+
+/// Next step where a directory cannot be used.
+const ANOTHER_DIRECTORY: &str = "name a directory with room: --dir DIR";
 
 /// Something to take away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +122,13 @@ impl Guard {
         Self(leftover)
     }
 
+    /// Makes a directory, which goes with all that is in it.
+    pub fn directory(path: &Path) -> Result<Self, Failure> {
+        let guard = Self::new(Leftover::Directory(path.to_owned()));
+        fs::create_dir_all(path).about(path.display(), ANOTHER_DIRECTORY)?;
+        Ok(guard)
+    }
+
     /// Leaves it there for good.
     pub fn keep(self) {
         forget(&self.0);
@@ -178,18 +188,13 @@ pub fn take_away_of_the_dead() {
     }
 }
 
-/// A new directory of this process's below `parent`, gone when the guard goes.
-pub fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Failure> {
-    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
-    let system = |path: &Path, error| {
-        Failure::system(path.display(), &error, "name a directory with room: --dir DIR")
-    };
-    fs::create_dir_all(&parent).map_err(|error| system(&parent, error))?;
+/// A new directory of this process's below another one, gone when the guard goes.
+pub fn scratch_directory(below: &Path) -> Result<(PathBuf, Guard), Failure> {
     // The kernel lists mounts by their full names, and another process looks for what was left.
-    let parent = parent.canonicalize().map_err(|error| system(&parent, error))?;
+    let parent = fs::create_dir_all(below).and_then(|()| below.canonicalize());
+    let parent = parent.about(below.display(), ANOTHER_DIRECTORY)?;
     let path = parent.join(format!("braid-bench.{}", process::id()));
-    let guard = Guard::new(Leftover::Directory(path.clone()));
-    fs::create_dir_all(&path).map_err(|error| system(&path, error))?;
+    let guard = Guard::directory(&path)?;
     Ok((path, guard))
 }
 

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel counts CPU time in hundredths of a second on every architecture.
 const TICKS_A_SECOND: f64 = 100.0;
+/// Time between two looks at what is waited for.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A process that is killed when this is dropped. Its stderr goes into a file.
 #[derive(Debug)]
@@ -80,8 +82,8 @@ impl Process {
     }
 
     /// Returns whether it is no longer running.
-    pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().map_or(true, |status| status.is_some())
+    pub fn has_ended(&self) -> bool {
+        !is_running(self.id())
     }
 
     /// CPU seconds that it has used.
@@ -100,6 +102,27 @@ impl Drop for Process {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Returns whether a process runs. One that has ended and was not waited for yet does not.
+pub fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Waits until something is so, for this time at the most; whether it is.
+pub fn until(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(POLL);
     }
 }
 
@@ -149,6 +172,7 @@ mod tests {
         let patience = Duration::from_secs(10);
         assert_eq!(process.read_line(patience), Ok("got this".to_owned()));
         assert_eq!(process.read_line(patience), Err("it says 'broken'".to_owned()));
+        assert!(until(patience, || process.has_ended()) && is_running(std::process::id()));
         assert_eq!(process.finish(patience), Err("it says 'broken'".to_owned()));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use rustix::fs::{StatVfs, statfs, statvfs};
 
-use super::leftovers::{Guard, Leftover};
-use crate::failure::Failure;
+use super::leftovers::Guard;
+use crate::failure::{About, Failure};
 use crate::tool::Tool;
 
 const TMPFS: i64 = 0x0102_1994;
@@ -84,15 +84,11 @@ impl Room {
         }
         let reserved = self.reserve(tag, bytes * count as u64)?;
         let directory = self.scratch.join(format!("{}.members", file_name(tag)));
-        let system = |path: &Path, error| {
-            Failure::system(path.display(), &error, "name another directory: --dir DIR")
-        };
-        let made = Guard::new(Leftover::Directory(directory.clone()));
-        fs::create_dir_all(&directory).map_err(|error| system(&directory, error))?;
+        let made = Guard::directory(&directory)?;
         let paths: Vec<PathBuf> = (0..count).map(|i| directory.join(format!("m{i}"))).collect();
         for path in &paths {
-            let file = fs::File::create_new(path).map_err(|error| system(path, error))?;
-            file.set_len(bytes).map_err(|error| system(path, error))?;
+            let file = fs::File::create_new(path).and_then(|file| file.set_len(bytes));
+            file.about(path.display(), "name another directory: --dir DIR")?;
         }
         Ok(MemberFiles { paths, _made: Some(made), _reserved: reserved })
     }

@@ -4,18 +4,16 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::leftovers::{Guard, Leftover};
-use super::process::Process;
+use super::process::{Process, until};
 use super::room::{Room, file_name};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::tool::Tool;
 
 /// Time until something is served.
 const PATIENCE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(5);
 /// Name of what the storage daemon serves.
 const NODE: &str = "disk";
 
@@ -88,36 +86,27 @@ impl Program {
     fn words(self, what: &str, served: &Path) -> Vec<String> {
         // A comma ends a value for the daemon, two are one.
         let value = |word: &str| word.replace(',', ",,");
-        let socket = format!("addr.type=unix,addr.path={}", value(&served.display().to_string()));
+        let path = served.display().to_string();
+        let place = value(&path);
+        let socket = format!("addr.type=unix,addr.path={place}");
+        let node = format!("driver=file,filename={},node-name={NODE}", value(what));
         let export = match self {
-            Self::Nbdkit | Self::NbdkitMemory(_) => {
-                let bytes = |bytes: u64| ["memory".to_owned(), bytes.to_string()];
-                let plugin = match self {
-                    Self::NbdkitMemory(memory) => bytes(memory),
-                    _ => ["file".to_owned(), what.to_owned()],
-                };
-                let mut words = vec!["--foreground".to_owned(), "--unix".to_owned()];
-                words.push(served.display().to_string());
-                words.extend(plugin);
-                return words;
-            }
-            Self::NbdFuse => return vec![served.display().to_string(), what.to_owned()],
             Self::DaemonNbd => format!("type=nbd,id=nbd,node-name={NODE},name={NODE},writable=on"),
             Self::DaemonVhostUser => {
                 format!("type=vhost-user-blk,id=disk-export,node-name={NODE},{socket},writable=on")
             }
-            Self::DaemonFuse => {
-                let place = value(&served.display().to_string());
-                format!("type=fuse,id=fuse,node-name={NODE},mountpoint={place},writable=on")
-            }
+            _ => format!("type=fuse,id=fuse,node-name={NODE},mountpoint={place},writable=on"),
         };
-        let node = format!("driver=file,filename={},node-name={NODE}", value(what));
-        let mut words = vec!["--blockdev".to_owned(), node];
-        if self == Self::DaemonNbd {
-            words.extend(["--nbd-server".to_owned(), socket]);
-        }
-        words.extend(["--export".to_owned(), export]);
-        words
+        let bytes =
+            if let Self::NbdkitMemory(bytes) = self { bytes.to_string() } else { String::new() };
+        let words: &[&str] = match self {
+            Self::Nbdkit => &["--foreground", "--unix", &path, "file", what],
+            Self::NbdkitMemory(_) => &["--foreground", "--unix", &path, "memory", &bytes],
+            Self::NbdFuse => &[&path, what],
+            Self::DaemonNbd => &["--blockdev", &node, "--nbd-server", &socket, "--export", &export],
+            Self::DaemonFuse | Self::DaemonVhostUser => &["--blockdev", &node, "--export", &export],
+        };
+        words.iter().map(|&word| word.to_owned()).collect()
     }
 }
 
@@ -128,50 +117,42 @@ impl Server {
         let (command, package) = program.name();
         let tool = Tool::find(command, package)?;
         let directory = room.scratch.join(format!("{}.{command}", file_name(name)));
-        let system = |error| Failure::system(directory.display(), &error, "name another --dir");
-        let guard = Guard::new(Leftover::Directory(directory.clone()));
-        let mounted = directory.join("mnt");
-        fs::create_dir_all(&mounted).map_err(system)?;
+        let guard = Guard::directory(&directory)?;
         let mut served = directory.join(NODE);
         let mut mount = None;
-        match program {
+        let made = match program {
             Program::NbdFuse => {
+                let mounted = directory.join("mnt");
                 served = mounted.join(NODE);
-                mount = Some(Guard::new(Leftover::Mount(mounted)));
+                mount = Some(Guard::new(Leftover::Mount(mounted.clone())));
+                fs::create_dir(mounted)
             }
             Program::DaemonFuse => {
-                fs::File::create(&served).map_err(system)?;
                 mount = Some(Guard::new(Leftover::Mount(served.clone())));
+                fs::File::create(&served).map(drop)
             }
-            _ => {}
-        }
+            _ => Ok(()),
+        };
         let mut command = tool.command();
         command.args(program.words(what, &served));
-        let process = Process::start(command, directory.join("log")).map_err(system)?;
-        let mut server = Self { program, served, _mount: mount, process, _directory: guard };
-        if server.is_ready(what) {
+        let process = made.and_then(|()| Process::start(command, directory.join("log")));
+        let process = process.about(directory.display(), "name another --dir")?;
+        let server = Self { program, served, _mount: mount, process, _directory: guard };
+        let runs = || !server.process.has_ended();
+        if until(PATIENCE, || !runs() || server.is_ready(what)) && runs() {
             return Ok(server);
         }
         let reason = format!("it does not serve {what}: {}", server.process.last_error());
         Err(Failure::refused(tool.name(), reason, "see what it says"))
     }
 
-    /// Waits until it serves, or does not run any more, or takes too long.
-    fn is_ready(&mut self, what: &str) -> bool {
-        let until = Instant::now() + PATIENCE;
+    fn is_ready(&self, what: &str) -> bool {
         let len = |path: &Path| fs::metadata(path).map(|found| found.len()).ok();
-        loop {
-            let ready = match self.program {
-                Program::NbdFuse => self.served.exists(),
-                // The file that it is mounted on is empty.
-                Program::DaemonFuse => len(&self.served) == len(Path::new(what)),
-                _ => UnixStream::connect(&self.served).is_ok(),
-            };
-            let running = !self.process.has_ended();
-            if !running || ready || Instant::now() > until {
-                return ready && running;
-            }
-            thread::sleep(POLL);
+        match self.program {
+            Program::NbdFuse => self.served.exists(),
+            // The file that it is mounted on is empty.
+            Program::DaemonFuse => len(&self.served) == len(Path::new(what)),
+            _ => UnixStream::connect(&self.served).is_ok(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::array::{Array, ArraySpec};
 use super::device::{FileSystem, FileSystemKind, LoopDevice, start_md};
-use super::leftovers::{Guard, Leftover};
+use super::leftovers::Guard;
 use super::limit::{Limits, limited};
 use super::room::{Room, file_name};
 use super::server::{Program, Server, Target};
@@ -128,10 +128,7 @@ impl Stack {
     /// A directory of its own.
     pub fn directory(self) -> Result<Self, Failure> {
         let path = self.room.scratch.join(file_name(&self.name));
-        let guard = Guard::new(Leftover::Directory(path.clone()));
-        std::fs::create_dir_all(&path)
-            .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
-        Ok(self.with(guard, Target::Path(path)))
+        Ok(self.with(Guard::directory(&path)?, Target::Path(path)))
     }
 
     /// A program that serves what is on top.

@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 
 use super::{Note, Tool};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 
 /// Says what csh's `time` says first: seconds of user, system and clock, and a share.
 const TIME_SCRIPT: &str = "TIMEFORMAT='%Uu %Ss %R %P%%'; time dd \"$@\"";
@@ -64,7 +64,7 @@ pub(crate) fn start(words: &[&str], note: &mut Note) -> Result<Copying, Failure>
     let mut command = Tool::find("bash", "bash")?.command();
     command.args(["-c", TIME_SCRIPT, "dd"]).args(words);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    child.map(Copying).map_err(|error| Failure::system("dd", &error, "check that it can be run"))
+    child.map(Copying).about("dd", "check that it can be run")
 }
 
 /// `time dd WORDS` to its end: what both said.
@@ -79,8 +79,7 @@ impl Copying {
 
     /// Waits until it has ended: what it said.
     pub(crate) fn end(self) -> Result<String, Failure> {
-        let said = |error| Failure::system("dd", &error, "check that it can be run");
-        let output = self.0.wait_with_output().map_err(said)?;
+        let output = self.0.wait_with_output().about("dd", "check that it can be run")?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {
             return Ok(text);

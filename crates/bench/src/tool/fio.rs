@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{Note, Tool};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 
 /// The file of a run that holds what fio said.
 pub(crate) const OUTPUT: &str = "fio.json";
@@ -32,9 +32,8 @@ pub(crate) struct Side {
     pub(crate) requests: f64,
     pub(crate) bytes_s: f64,
     pub(crate) iops: f64,
-    pub(crate) p50_s: Option<f64>,
-    pub(crate) p99_s: Option<f64>,
-    pub(crate) p999_s: Option<f64>,
+    /// Percentiles of the latency in seconds: 50, 99 and 99.9.
+    pub(crate) latency_s: [Option<f64>; 3],
 }
 
 impl FioFigures {
@@ -62,8 +61,7 @@ impl FioFigures {
 /// Runs a job file with this content, and notes what fio says as [`OUTPUT`].
 pub(crate) fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
     let path = note.scratch.join("job.fio");
-    fs::write(&path, job_file)
-        .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
+    fs::write(&path, job_file).about(path.display(), "name another --dir")?;
     note.file("job.fio", job_file);
     let word = path.display().to_string();
     let output = fio.run(["--output-format=json", "--eta=never", &word], note);
@@ -140,9 +138,7 @@ fn side(value: &Value) -> Side {
         requests: number("total_ios"),
         bytes_s: number("bw_bytes"),
         iops: number("iops"),
-        p50_s: percentile("50.000000"),
-        p99_s: percentile("99.000000"),
-        p999_s: percentile("99.900000"),
+        latency_s: ["50.000000", "99.000000", "99.900000"].map(percentile),
     }
 }
 
@@ -153,17 +149,13 @@ fn add(job: &mut FioFigures, more: &FioFigures, processes: f64) {
         side.bytes_s += more.bytes_s;
         side.iops += more.iops;
         // Of all of them it is not known; the worst is not too good.
-        side.p50_s = worst(side.p50_s, more.p50_s);
-        side.p99_s = worst(side.p99_s, more.p99_s);
-        side.p999_s = worst(side.p999_s, more.p999_s);
+        for (one, other) in side.latency_s.iter_mut().zip(more.latency_s) {
+            *one = [*one, other].into_iter().flatten().reduce(f64::max);
+        }
     }
     job.error = if job.error == 0 { more.error } else { job.error };
     job.user_cpu_percent += (more.user_cpu_percent - job.user_cpu_percent) / processes;
     job.system_cpu_percent += (more.system_cpu_percent - job.system_cpu_percent) / processes;
-}
-
-fn worst(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -210,10 +202,13 @@ mod tests {
         assert_eq!(write.side(), &write.write);
         assert_eq!(write.side().bytes_s, 5_115_004_878.0);
         assert_eq!(write.side().iops, 39024.390244);
-        assert_eq!(write.side().p99_s, Some(22.912e-6));
-        assert_eq!((write.read.p50_s, write.error, write.system_cpu_percent), (None, 0, 40.0));
+        assert_eq!(write.side().latency_s[1], Some(22.912e-6));
+        assert_eq!(
+            (write.read.latency_s[0], write.error, write.system_cpu_percent),
+            (None, 0, 40.0)
+        );
         assert_eq!(read.side().bytes_s, 53_403_412.0 + 69_534_217.0);
-        assert_eq!(read.side().p50_s, Some(61.696e-6));
+        assert_eq!(read.side().latency_s[0], Some(61.696e-6));
         assert!((read.user_cpu_percent - 1.656_727_5).abs() < 1e-9);
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod qemu_img;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 
 /// Directories in which Debian puts what only root needs, which is not on everybody's path.
 const MORE_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -85,8 +85,7 @@ impl Tool {
     pub fn output<S: AsRef<str>>(&self, args: &[S]) -> Result<Output, Failure> {
         let mut command = self.command();
         command.args(args.iter().map(AsRef::as_ref));
-        let said = |error| Failure::system(&self.name, &error, "check that it can be run");
-        let output = command.output().map_err(said)?;
+        let output = command.output().about(&self.name, "check that it can be run")?;
         if output.status.success() {
             return Ok(output);
         }
@@ -151,14 +150,8 @@ fn last_words(output: &Output) -> String {
 
 /// A command line as it would be typed.
 fn typed(name: &str, args: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let word = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            return word.clone();
-        }
-        format!("'{}'", word.replace('\'', "'\\''"))
-    };
-    std::iter::once(name.to_owned()).chain(args.iter().map(word)).collect::<Vec<_>>().join(" ")
+    let words = args.iter().map(|word| braid_cli::shell_word(word));
+    std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

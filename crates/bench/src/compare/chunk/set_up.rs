@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use braid_array::level::Level;
+
 use super::cases::{ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job, verb};
 use super::{ChunkOptions, PUBLISHED_CHUNK_BYTES};
-use crate::compare::named;
 use crate::compare::requests::{fill, target_lines};
-use crate::failure::Failure;
+use crate::compare::{member_bytes, named};
+use crate::failure::{About, Failure};
 use crate::model::Standing;
 use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
 use crate::tool::qemu_img::{self, Image, Load};
@@ -19,21 +21,12 @@ const COUNTED_REQUESTS: u64 = 512;
 pub(super) const COUNTED_REQUEST_BYTES: u64 = 4096;
 /// The file of a run that holds what members moved before and after.
 pub(super) const COUNTERS: &str = "members.txt";
-/// Bytes that a member keeps for itself, and that a chunk leaves over.
-const MEMBER_OWN_BYTES: u64 = 8 << 20;
-
-/// Returns the length of `count` members of an array that holds so much.
-fn member_bytes(level: &str, count: usize, bytes: u64) -> u64 {
-    let parities = match level {
-        "5" => 1,
-        "6" => 2,
-        _ => 0,
-    };
-    let data = count.saturating_sub(parities).max(1) as u64;
-    bytes.div_ceil(data).next_multiple_of(1 << 20) + MEMBER_OWN_BYTES
-}
-
 impl ChunkSweep {
+    /// Length of a member of an array that holds so much.
+    fn member_bytes(&self, options: &ChunkOptions, bytes: u64) -> u64 {
+        member_bytes(self.level.parse().unwrap_or(Level::Raid0), options.members, bytes)
+    }
+
     fn spec(&self) -> ArraySpec {
         let level = self.level.clone();
         ArraySpec { level, chunk_bytes: Some(self.chunk_bytes), ..ArraySpec::default() }
@@ -51,7 +44,7 @@ pub(super) fn sweep(
     room: &Room,
 ) -> Result<Standing, Failure> {
     let tool = Tool::find("fio", "fio")?;
-    let bytes = member_bytes(&sweep.level, options.members, options.area_bytes);
+    let bytes = sweep.member_bytes(options, options.area_bytes);
     let stack = Stack::new(room, &sweep.to_string()).files(options.members, bytes)?;
     let stack = stack.array(sweep.spec())?;
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
@@ -93,8 +86,7 @@ pub(super) fn counted(
     room: &Room,
 ) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
-    let bytes = options.area_bytes.min(64 << 20);
-    let bytes = member_bytes(&sweep.level, options.members, bytes);
+    let bytes = sweep.member_bytes(options, options.area_bytes.min(64 << 20));
     let stack = Stack::new(room, &sweep.counted()).files(options.members, bytes)?;
     let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
     let image = whole(&stack);
@@ -115,8 +107,7 @@ fn counters(stack: &Stack, when: &str) -> Result<String, Failure> {
     let line = |device: &std::path::PathBuf| {
         let name = device.file_name().unwrap_or_default().to_string_lossy();
         let file = format!("/sys/block/{name}/stat");
-        let said = fs::read_to_string(&file)
-            .map_err(|error| Failure::system(&file, &error, "see that /sys is mounted"))?;
+        let said = fs::read_to_string(&file).about(&file, "see that /sys is mounted")?;
         Ok(format!("{when} {name} {}\n", said.trim()))
     };
     stack.members.iter().map(line).collect()
@@ -161,8 +152,8 @@ fn on_array(
 ) -> Result<(Stack, Image), Failure> {
     // A file system needs some for itself; so that all are alike, each array has it.
     let own = if options.xfs { 320 << 20 } else { 64 << 20 };
-    let bytes = member_bytes("0", options.members, options.image_bytes / 8 * 9 + own);
     let sweep = ChunkSweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
+    let bytes = sweep.member_bytes(options, options.image_bytes / 8 * 9 + own);
     let spec = ArraySpec { nbd: disk == VirtualDiskPlace::Nbd, ..sweep.spec() };
     let mut stack = stack.files(options.members, bytes)?.array(spec)?;
     if matches!(disk, VirtualDiskPlace::Device | VirtualDiskPlace::Image { .. }) {
@@ -176,18 +167,4 @@ fn on_array(
         qemu_img::create(qemu_img, &image)?;
     }
     Ok((stack, image))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_large_enough_for_what_the_array_holds() {
-        let mib = |level, count, mib: u64| member_bytes(level, count, mib << 20) >> 20;
-        assert_eq!(mib("0", 6, 60), 10 + 8);
-        assert_eq!(mib("5", 6, 60), 12 + 8);
-        assert_eq!(mib("6", 6, 61), 16 + 8);
-        assert_eq!(mib("0", 1, 60), 60 + 8);
-    }
 }

@@ -7,7 +7,6 @@
 //! other; its bound is that of the best part.
 
 use braid_array::Role;
-use braid_cluster::schedule::Endpoint;
 use braid_cluster::{Family, Planner};
 
 use super::words::WriteSchedule;
@@ -16,25 +15,18 @@ use super::words::WriteSchedule;
 #[derive(Clone, Debug, PartialEq)]
 struct Loads {
     client: f64,
-    /// Blocks by node: received, and sent.
-    nodes: Vec<[f64; 2]>,
+    /// Received by each node, then sent by each.
+    nodes: Vec<f64>,
     /// Among the nodes, in all.
     exchanged: f64,
 }
 
 impl Loads {
-    /// Averages over a period of stripes, and over all encoders.
+    /// Averages over a period of stripes, and over all encoders; `None` for a mix.
     fn of(family: Family, nodes: u16, schedule: WriteSchedule) -> Option<Self> {
-        let planners = match schedule {
-            WriteSchedule::Client => vec![Planner::Client],
-            WriteSchedule::Chain => vec![Planner::Chain],
-            WriteSchedule::Static => vec![Planner::Static],
-            WriteSchedule::Encoder => {
-                Role::all(nodes).map(|node| Planner::Encoder { node }).collect()
-            }
-            WriteSchedule::Mix => return None,
-        };
-        let mut sum = Self { client: 0.0, nodes: vec![[0.0; 2]; nodes.into()], exchanged: 0.0 };
+        let planners = planners(nodes, schedule)?;
+        let mut sum =
+            Self { client: 0.0, nodes: vec![0.0; 2 * usize::from(nodes)], exchanged: 0.0 };
         let mut blocks = 0;
         for stripe in 0..u64::from(family.period(nodes)) {
             for &planner in &planners {
@@ -42,46 +34,45 @@ impl Loads {
                 let schedule = family.schedule(nodes, stripe, planner)?;
                 sum.client += f64::from(schedule.client_egress());
                 sum.exchanged += schedule.node_transfers() as f64;
-                for transfer in schedule.transfers() {
-                    sum.nodes[transfer.to.index()][0] += 1.0;
-                    if let Endpoint::Node(from) = transfer.from {
-                        sum.nodes[from.index()][1] += 1.0;
-                    }
-                }
+                let carried = schedule.ingress().into_iter().chain(schedule.egress());
+                sum.nodes.iter_mut().zip(carried).for_each(|(sum, load)| *sum += f64::from(load));
             }
         }
-        let each = 1.0 / blocks as f64;
-        sum.client *= each;
-        sum.exchanged *= each;
-        sum.nodes.iter_mut().flatten().for_each(|load| *load *= each);
-        Some(sum)
+        Some(sum.combined(0.0, &sum, 1.0 / blocks as f64))
     }
 
-    /// A part of `other`, the rest as here.
-    fn mixed(&self, other: &Self, part: f64) -> Self {
-        let mix = |a: f64, b: f64| a * (1.0 - part) + b * part;
-        let nodes = self.nodes.iter().zip(&other.nodes);
+    /// A part of this, and a part of `other`.
+    fn combined(&self, part: f64, other: &Self, part_of_other: f64) -> Self {
+        let mix = |(a, b): (&f64, &f64)| a * part + b * part_of_other;
         Self {
-            client: mix(self.client, other.client),
-            nodes: nodes.map(|(a, b)| [mix(a[0], b[0]), mix(a[1], b[1])]).collect(),
-            exchanged: mix(self.exchanged, other.exchanged),
+            client: mix((&self.client, &other.client)),
+            nodes: self.nodes.iter().zip(&other.nodes).map(mix).collect(),
+            exchanged: mix((&self.exchanged, &other.exchanged)),
         }
     }
 
     fn rate(&self, clients: u16) -> f64 {
-        let busiest = self.nodes.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let busiest = self.nodes.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         (f64::from(clients) / self.client).min(1.0 / busiest)
     }
 }
 
+/// The planners that take turns: each node is the encoder of another slice-set. A mix is none of
+/// its own.
+fn planners(nodes: u16, schedule: WriteSchedule) -> Option<Vec<Planner>> {
+    Some(match schedule {
+        WriteSchedule::Client => vec![Planner::Client],
+        WriteSchedule::Chain => vec![Planner::Chain],
+        WriteSchedule::Static => vec![Planner::Static],
+        WriteSchedule::Encoder => Role::all(nodes).map(|node| Planner::Encoder { node }).collect(),
+        WriteSchedule::Mix => return None,
+    })
+}
+
+/// Returns whether the code has such a schedule: a mix, where there is one of the encoder.
 pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
-    let planner = match schedule {
-        WriteSchedule::Client => Planner::Client,
-        WriteSchedule::Chain => Planner::Chain,
-        WriteSchedule::Static => Planner::Static,
-        WriteSchedule::Encoder | WriteSchedule::Mix => Planner::Encoder { node: Role(0) },
-    };
-    family.schedule(nodes, 0, planner).is_some()
+    let planners = planners(nodes, schedule).unwrap_or(vec![Planner::Encoder { node: Role(0) }]);
+    planners.first().is_some_and(|&planner| family.schedule(nodes, 0, planner).is_some())
 }
 
 /// Returns what `clients` can write in all; `None` when the code has no such schedule.
@@ -97,7 +88,10 @@ pub(super) fn write(
     }
     let encoder = Loads::of(family, nodes, WriteSchedule::Encoder)?;
     let client = Loads::of(family, nodes, WriteSchedule::Client)?;
-    let rate = |step| encoder.mixed(&client, f64::from(step) / f64::from(STEPS)).rate(clients);
+    let rate = |step| {
+        let part = f64::from(step) / f64::from(STEPS);
+        encoder.combined(1.0 - part, &client, part).rate(clients)
+    };
     Some((0..=STEPS).map(rate).fold(0.0, f64::max))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use braid_cluster::pipeline::Params;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::RAW;
 use super::bounds;
@@ -19,9 +19,9 @@ const GIBIBYTE: f64 = (1 << 30) as f64;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ClusterEntry {
     pub(super) case: String,
-    /// Array and links, with level and layout as people call them.
-    #[serde(flatten)]
-    called: Setting,
+    /// Array and links as they are typed; in JSON with level and layout as people call them.
+    #[serde(flatten, serialize_with = "as_called")]
+    pub(super) setting: Setting,
     pub(super) schedule: String,
     /// Pattern as it is typed: write, read, read-1-lost ...
     pub(super) pattern: Pattern,
@@ -45,17 +45,19 @@ pub(super) struct ClusterEntry {
     pub(super) runs: usize,
     /// The files it comes from, seen from the report's folder.
     pub(super) raw: Vec<String>,
-    /// The setting as it is typed.
-    #[serde(skip)]
-    pub(super) setting: Setting,
 }
 
 impl Deref for ClusterEntry {
     type Target = Setting;
 
     fn deref(&self) -> &Setting {
-        &self.called
+        &self.setting
     }
+}
+
+fn as_called<S: Serializer>(setting: &Setting, to: S) -> Result<S::Ok, S::Error> {
+    let level = setting.level_name();
+    Setting { level, layout: setting.layout_name(), ..setting.clone() }.serialize(to)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -116,16 +118,16 @@ fn entry(raws: &[Raw]) -> Option<ClusterEntry> {
     let line_bytes_s = of_lines(&|line| Some(line.bytes_s))?;
     let made_by = WriteSchedule::ALL.iter().find(|one| one.name() == schedule);
     let made_by = made_by.copied().unwrap_or(WriteSchedule::Client);
-    let exchanged = if *pattern == Pattern::Write { setting.family() } else { None };
-    let exchanged = exchanged.and_then(|f| bounds::exchanged(f, setting.nodes, made_by));
+    let family = setting.family()?;
+    let exchanged = if *pattern == Pattern::Write {
+        bounds::exchanged(family, setting.nodes, made_by)
+    } else {
+        None
+    };
     let bound = setting.bound(made_by, *pattern);
     Some(ClusterEntry {
         case: String::new(),
-        called: Setting {
-            level: setting.family()?.level().name().to_owned(),
-            layout: setting.layout_name(),
-            ..setting.clone()
-        },
+        setting: setting.clone(),
         schedule: schedule.clone(),
         pattern: *pattern,
         data_bytes_s: Spread::of(&rates)?,
@@ -143,7 +145,6 @@ fn entry(raws: &[Raw]) -> Option<ClusterEntry> {
         seconds: *seconds,
         runs: raws.len(),
         raw: Vec::new(),
-        setting: setting.clone(),
     })
 }
 
@@ -154,16 +155,9 @@ fn median(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl ClusterEntry {
-    /// The array: `raid6 xor2d`.
-    pub(super) fn array(&self) -> String {
-        let layout = self.layout.as_ref().map_or_else(String::new, |layout| format!(" {layout}"));
-        format!("{}{layout}", self.level)
-    }
-
     /// The block is the one that an array over so many nodes has if none is typed.
     pub(super) fn has_block_that_suits(&self) -> bool {
-        let family = self.setting.family();
-        let suits = family.and_then(|f| Params::default_chunk_bytes(f, self.nodes).ok());
+        let suits = self.family().and_then(|f| Params::default_chunk_bytes(f, self.nodes).ok());
         suits.map(u64::from) == Some(self.block_bytes)
     }
 
@@ -222,8 +216,7 @@ impl ClusterEntry {
 /// evaluation of cluster-wide RAID", University of Tsukuba) of one array, as shares of the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PublishedFigures {
-    /// Level as entries have it.
-    level: &'static str,
+    array: &'static str,
     nodes: u16,
     /// Share that the client reaches at best when it sends the parity, too: computed.
     pub(super) ceiling: f64,
@@ -235,25 +228,20 @@ pub(super) struct PublishedFigures {
 /// and "nearly 50 %" came back with every block. Five nodes: 12 blocks of data have 8 of parity,
 /// and 38 % over the ceiling was measured.
 const PUBLISHED: [PublishedFigures; 2] = [
-    PublishedFigures { level: "raid4", nodes: 3, ceiling: 2.0 / 3.0, gain: 1.5 },
-    PublishedFigures { level: "raid6", nodes: 5, ceiling: 0.6, gain: 1.38 },
+    PublishedFigures { array: "raid4", nodes: 3, ceiling: 2.0 / 3.0, gain: 1.5 },
+    PublishedFigures { array: "raid6 xor2d", nodes: 5, ceiling: 0.6, gain: 1.38 },
 ];
 
 impl PublishedFigures {
     /// Returns the published figures of the array of an entry, for one client, shaped links and
     /// memory.
     pub(super) fn of(entry: &ClusterEntry) -> Option<Self> {
-        let same_code = entry.level != "raid6" || entry.layout.as_deref() == Some("xor2d");
         let same_test = entry.clients == 1
             && entry.pattern == Pattern::Write
             && entry.storage == Storage::Memory
             && entry.link_bit_s.is_some();
-        if !(same_code && same_test) {
-            return None;
-        }
-        PUBLISHED
-            .into_iter()
-            .find(|one| (one.level, one.nodes) == (entry.level.as_str(), entry.nodes))
+        let same_array = |one: &Self| one.array == entry.array() && one.nodes == entry.nodes;
+        if same_test { PUBLISHED.into_iter().find(same_array) } else { None }
     }
 
     /// Share of the link that was measured there with parity made by nodes.

@@ -14,7 +14,7 @@ pub(super) fn sentences(entries: &[ClusterEntry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
         let array: Vec<&ClusterEntry> =
-            entries.iter().filter(|e| e.level == level && e.nodes == nodes).collect();
+            entries.iter().filter(|e| e.level_name() == level && e.nodes == nodes).collect();
         says.extend(seen(&array, entries));
     }
     says.extend(over_nodes(entries));

@@ -172,11 +172,16 @@ impl Setting {
         usize::from(self.nodes - lost) >= majority(self.nodes.into())
     }
 
+    /// `raid6`.
+    pub(super) fn level_name(&self) -> String {
+        let level = self.level.parse::<Level>();
+        level.map_or_else(|_| self.level.clone(), |level| level.name().to_owned())
+    }
+
     /// `raid6 xor2d`.
     pub fn array(&self) -> String {
-        let level = self.level.parse::<Level>();
-        let level = level.map_or_else(|_| self.level.clone(), |level| level.name().to_owned());
-        self.layout_name().map_or_else(|| level.clone(), |layout| format!("{level} {layout}"))
+        let words = [Some(self.level_name()), self.layout_name()];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     /// `raid6 xor2d, 5 nodes, 64K, 500 Mbit/s`: what tells it from all others.

@@ -6,21 +6,14 @@ use std::path::PathBuf;
 use braid_array::level::Level;
 
 use super::EngineOptions;
+use crate::compare::member_bytes;
 use crate::compare::words::names;
 use crate::failure::Failure;
 use crate::rig::{ArraySpec, Program, Room, Stack};
 
 /// All levels there are, as they are typed.
-const LEVELS: [(&str, Level); 5] = [
-    ("0", Level::Raid0),
-    ("1", Level::Raid1),
-    ("5", Level::Raid5),
-    ("6", Level::Raid6),
-    ("10", Level::Raid10),
-];
+pub(super) const LEVELS: [&str; 5] = ["0", "1", "5", "6", "10"];
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
-/// Bytes that members keep for themselves.
-const MEMBER_OWN_BYTES: u64 = 16 << 20;
 
 /// Something without RAID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +160,7 @@ impl EngineCase {
             Self::Beside(baseline) => baseline.serve(room, area_bytes),
             Self::Over(level, export) => {
                 let stack = Stack::new(&room.in_memory()?, &self.to_string());
-                let bytes = member_bytes(level, area_bytes);
+                let bytes = member_bytes(level, members(level), area_bytes);
                 let spec = ArraySpec {
                     level: word(level).to_owned(),
                     chunk_bytes: (level != Level::Raid1).then_some(CHUNK_BYTES),
@@ -202,27 +195,16 @@ impl Baseline {
 }
 
 pub(super) fn levels(options: &EngineOptions) -> impl Iterator<Item = Level> {
-    let asked = |word: &str| options.levels.iter().any(|level| level == word);
-    LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)
+    let asked = |word: &&str| options.levels.iter().any(|level| level == word);
+    LEVELS.into_iter().filter(asked).filter_map(|word| word.parse().ok())
 }
 
 /// Word for `braid create --level`.
 pub(super) fn word(level: Level) -> &'static str {
-    LEVELS.iter().find(|(_, other)| *other == level).map_or("linear", |(word, _)| word)
+    level.name().trim_start_matches("raid")
 }
 
 /// A mirror of two, and otherwise as many as a small array has.
 pub(super) const fn members(level: Level) -> usize {
     if matches!(level, Level::Raid1) { 2 } else { 4 }
-}
-
-/// Returns the length of a member of an array that holds so much.
-pub(super) const fn member_bytes(level: Level, area_bytes: u64) -> u64 {
-    let data = match level {
-        Level::Raid0 => 4,
-        Level::Raid5 => 3,
-        Level::Raid6 | Level::Raid10 => 2,
-        _ => 1,
-    };
-    area_bytes.div_ceil(data).next_multiple_of(CHUNK_BYTES) + MEMBER_OWN_BYTES
 }

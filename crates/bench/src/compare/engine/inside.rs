@@ -5,24 +5,25 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use braid_array::assemble::{Config, MemberConfig, Standing as InArray, StartLog};
-use braid_array::create::{Blueprint, NewArray, NewBitmap, NewDevice, NewLog};
-use braid_array::format::{BadBlocks, Version};
+use braid_array::assemble::{Config, Described, DescribedMember};
 use braid_array::level::{Layout, Level};
-use braid_array::{Role, SECTOR_BYTES};
+use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
 
 use super::EngineOptions;
-use super::case::{CHUNK_BYTES, EnginePlace, member_bytes, members};
-use super::load::{EngineLoad, drive, fill};
+use super::case::{CHUNK_BYTES, EnginePlace, members};
+use super::load::{EngineLoad, drive};
+use crate::compare::member_bytes;
 use crate::compare::rates::Figures;
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::rig::process::cpu_seconds;
 use crate::rig::{LoopDevice, Room, Stack};
 
 /// The clock is read after so much, as often as it costs nothing.
 const BETWEEN_BYTES: u32 = 1 << 20;
+/// Place of the data on each member.
+const DATA_OFFSET: u64 = 2048;
 
 /// Shape of an array within the process.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ impl Inside {
         room: &Room,
     ) -> Result<(Self, Stack), Failure> {
         let name = stack.name.clone();
-        let bytes = member_bytes(shape.level, options.area_bytes);
+        let bytes = member_bytes(shape.level, shape.members, options.area_bytes);
         let stack = match place {
             EnginePlace::Memory => stack,
             EnginePlace::Files => stack.files(shape.members, bytes)?,
@@ -69,16 +70,12 @@ impl Inside {
             EnginePlace::Memory => memory(&name, room, shape.members, bytes)?,
             EnginePlace::Files | EnginePlace::Blocks => open(&stack.members)?,
         };
-        let blueprint = blueprint(&name, shape, &members)?;
-        write(&blueprint, &members)?;
-        let config = config(&blueprint, &members);
-        let array = Private::start(Assembled::Array { config, members })
+        fill(&members, bytes)?;
+        let array = config(shape, &members)
+            .and_then(|config| Private::start(Assembled::Array { config, members }))
             .map_err(|why| Failure::explained(&name, why))?;
         let area_bytes = options.area_bytes.min(array.size_bytes());
-        let filled = fill(array.submissions(), area_bytes);
-        let inside = Self { array: Some(array), area_bytes };
-        filled.map_err(|reason| Failure::refused(name, reason, "see the kernel's log for why"))?;
-        Ok((inside, stack))
+        Ok((Self { array: Some(array), area_bytes }, stack))
     }
 
     pub(super) fn drive(&self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
@@ -130,7 +127,7 @@ fn memory(name: &str, room: &Room, count: usize, bytes: u64) -> Result<Vec<Membe
     }
     let member = |number| {
         member::memory(PathBuf::from(format!("mem:{number}")), bytes)
-            .map_err(|error| Failure::system(name, &error, "free some memory"))
+            .about(name, "free some memory")
     };
     (0..count).map(member).collect()
 }
@@ -143,58 +140,33 @@ fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     paths.iter().map(member).collect()
 }
 
-fn blueprint(name: &str, shape: ArrayShape, members: &[MemberFile]) -> Result<Blueprint, Failure> {
-    let level = shape.level;
-    let chunk_sectors = u32::try_from(shape.chunk_bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
-    let device = |(number, member): (u8, &MemberFile)| {
-        Some(NewDevice { device_sectors: member.sectors, device_uuid: [number; 16] })
-    };
-    let roles: Vec<Option<NewDevice>> = (1..).zip(members).map(device).collect();
-    let array = NewArray {
-        name: "engine".to_owned(),
-        set_uuid: [0xb7; 16],
-        ctime: 0,
-        level,
-        layout: Layout::default_for(level),
-        chunk_sectors: if level == Level::Raid1 { 0 } else { chunk_sectors },
-        version: Version::V1_2,
-        data_offset: None,
-        size_sectors: None,
-        bitmap: NewBitmap::None,
-        log: NewLog::None,
-        assume_clean: true,
-    };
-    array.plan(&roles, &[]).map_err(|error| Failure::refused(name, error, "use larger members"))
-}
-
-fn write(blueprint: &Blueprint, members: &[MemberFile]) -> Result<(), Failure> {
-    for (index, member) in members.iter().enumerate() {
-        let mut writes = blueprint.writes(index).into_iter();
-        writes
-            .try_for_each(|(sector, bytes)| member.write_at(sector * SECTOR_BYTES, &bytes))
-            .map_err(|error| Failure::system(member.path.display(), &error, "use another one"))?;
+/// Writes members once, so that no hole is read.
+fn fill(members: &[MemberFile], bytes: u64) -> Result<(), Failure> {
+    let content = vec![0xb7; BETWEEN_BYTES as usize];
+    for member in members {
+        let mut pieces = (0..bytes).step_by(content.len());
+        let filled = pieces.try_for_each(|at| member.write_at(at, &content));
+        filled.about(member.path.display(), "use another one")?;
     }
     Ok(())
 }
 
-/// Configures a new array: all members are in sync.
-fn config(blueprint: &Blueprint, members: &[MemberFile]) -> Config {
-    let superblocks: Vec<_> = blueprint.superblocks.iter().flatten().cloned().collect();
-    let member = |((role, member), superblock): ((u16, &MemberFile), _)| MemberConfig {
-        device: member.path.display().to_string(),
-        device_sectors: member.sectors,
-        superblock,
-        bad_blocks: BadBlocks::default(),
-        standing: InArray::InSync { role: Role(role) },
+/// Configures a new array, as if it were assembled: all members are in sync.
+fn config(shape: ArrayShape, members: &[MemberFile]) -> Result<Config, Refusal> {
+    let ArrayShape { level, chunk_bytes, .. } = shape;
+    let chunk_sectors = if level == Level::Raid1 { 0 } else { chunk_bytes / SECTOR_BYTES };
+    let member = |member: &MemberFile| {
+        let device = member.path.display().to_string();
+        let device_sectors = member.sectors;
+        Some(DescribedMember { device, device_sectors, data_offset: DATA_OFFSET })
     };
-    Config {
-        superblock: superblocks[0].clone(),
-        block_bytes: members.iter().map(|member| member.block_bytes).max().unwrap_or(512),
-        spill: None,
-        members: (0..).zip(members).zip(superblocks).map(member).collect(),
-        bitmap: None,
-        log: StartLog::None,
-        read_only: false,
-        force: false,
-    }
+    let described = Described {
+        name: "engine".to_owned(),
+        level,
+        layout: Layout::default_for(level),
+        chunk_sectors: u32::try_from(chunk_sectors).unwrap_or(u32::MAX),
+        members: members.iter().map(member).collect(),
+    };
+    let block_bytes = members.iter().map(|member| member.block_bytes).max().unwrap_or(512);
+    Ok(Config { block_bytes, read_only: false, force: false, ..described.config()? })
 }

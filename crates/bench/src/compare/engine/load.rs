@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use braid_array::{Op, RequestError};
+use braid_array::Op;
 use braid_host::export::load;
 use braid_host::serve::Private;
-use braid_host::submission::{Message, SubmissionQueue};
 use hdrhistogram::Histogram;
 
 use crate::compare::rates::Figures;
@@ -150,29 +149,6 @@ fn ask_for(
     let seconds = ended.map_err(|error| error.to_string())?.as_secs_f64();
     let latencies = latencies.lock().expect("nobody panics with it").clone();
     Ok((latencies, seconds))
-}
-
-fn content(bytes: u32) -> Vec<u8> {
-    (0..bytes).map(|at| (at % 251 + 1) as u8).collect()
-}
-
-/// Writes the area once, so that no hole is read.
-pub(super) fn fill(submissions: &SubmissionQueue, area_bytes: u64) -> Result<(), String> {
-    for offset in (0..area_bytes / u64::from(MIB)).map(|number| number * u64::from(MIB)) {
-        let (answer, answers) = mpsc::channel();
-        let done = Box::new(move |result| {
-            // After an error nobody listens any longer.
-            let _ = answer.send(result);
-        });
-        let message = Message::Write { offset, data: content(MIB), fua: false, done };
-        if !submissions.send(message) {
-            return Err("the engine has ended".to_owned());
-        }
-        let answered = answers.recv_timeout(PATIENCE);
-        let result = answered.map_err(|_| "no answer for a minute".to_owned())?;
-        result.map_err(|error: RequestError| format!("a write failed: {error}"))?;
-    }
-    Ok(())
 }
 
 /// CPU time of the process but for this thread, which waits.

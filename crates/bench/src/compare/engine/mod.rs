@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::case::{EXPORTS, EngineCase, EnginePlace, all, levels, member_bytes, members};
+use self::case::{EXPORTS, EngineCase, EnginePlace, LEVELS, all, levels, members};
 use self::inside::{ArrayShape, Inside, copy};
 use self::load::Driver;
 use self::load::{EngineLoad, keep, loads};
 use super::requests::{fill, job_file};
-use super::{Plan, kept, named};
+use super::{Plan, kept, member_bytes, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack, Target};
@@ -46,7 +46,8 @@ pub struct EngineOptions {
 impl EngineOptions {
     /// Returns what the members of so many arrays of each level take.
     fn members_bytes(&self, arrays: u64) -> u64 {
-        let of = |level| members(level) as u64 * member_bytes(level, self.area_bytes);
+        let of =
+            |level| members(level) as u64 * member_bytes(level, members(level), self.area_bytes);
         arrays * levels(self).map(of).sum::<u64>()
     }
 
@@ -109,7 +110,7 @@ impl Plan for EngineOptions {
     const NAME: &'static str = "engine";
 
     fn usual(quick: bool) -> Self {
-        let levels = if quick { &["0", "5"][..] } else { &["0", "1", "5", "6", "10"] };
+        let levels = if quick { &["0", "5"][..] } else { &LEVELS };
         let levels = levels.iter().map(|&level| level.to_owned()).collect();
         if quick {
             Self { levels, run_ms: 200, area_bytes: 64 << 20, runs: 1 }
@@ -138,7 +139,7 @@ impl Comparison for EngineOptions {
     fn needs_memory_bytes(&self) -> u64 {
         let arrays = 1 + EXPORTS.len() as u64;
         let ArrayShape { members, level, .. } = ArrayShape::STRIPES;
-        let stripes = members as u64 * member_bytes(level, self.area_bytes);
+        let stripes = members as u64 * member_bytes(level, members, self.area_bytes);
         self.members_bytes(arrays) + stripes + WITHOUT_RAID * self.area_bytes
     }
 

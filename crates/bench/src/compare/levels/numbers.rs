@@ -37,13 +37,13 @@ impl<'a> Levels<'a> {
         let numbers = Numbers::of(found).read(found, [fio::OUTPUT], |run, [text]| {
             let readings = |job: fio::FioFigures| {
                 let side = job.side();
-                let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
+                let [p50_ms, p99_ms, _] = side.latency_s.map(|s| s.map(|s| s * 1e3));
                 let cpu = job.user_cpu_percent + job.system_cpu_percent;
                 [
                     reading(&job.name, RATE, "1000 KiB/s", Some(side.bytes_s / 1_024_000.0)),
                     reading(&job.name, IOPS, "1/s", Some(side.iops)),
-                    reading(&job.name, METRICS[2], "ms", ms(side.p50_s)),
-                    reading(&job.name, P99, "ms", ms(side.p99_s)),
+                    reading(&job.name, METRICS[2], "ms", p50_ms),
+                    reading(&job.name, P99, "ms", p99_ms),
                     reading(&job.name, CPU, "%", Some(cpu)),
                 ]
             };

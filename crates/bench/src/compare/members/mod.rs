@@ -11,16 +11,15 @@ mod tests;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use self::class::{CLASSES, Class, KB, MEMBERS};
 use super::{Plan, kept, named};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
-use crate::rig::process::Process;
+use crate::rig::process::{Process, until};
 use crate::rig::{ArraySpec, FileSystemKind, Room, Stack, file_name};
 use crate::tool::{Tool, bonnie, fio};
 
@@ -207,7 +206,7 @@ impl Jobs {
                 self.read(&file, "", note)
             }
             BEGIN => {
-                let mut running = self.bonnie()?;
+                let running = self.bonnie()?;
                 running.wait_until_it_rests();
                 self.running = Some(running);
                 Ok(())
@@ -232,8 +231,7 @@ impl Jobs {
         }
         // Anything but zeroes, which might be kept as a hole.
         let content: Vec<u8> = (0..bytes).map(|at| (at % 251 + 1) as u8).collect();
-        fs::write(&file, content)
-            .map_err(|error| Failure::system(file.display(), &error, "name another --dir"))?;
+        fs::write(&file, content).about(file.display(), "name another --dir")?;
         Ok(file)
     }
 
@@ -252,7 +250,6 @@ impl Jobs {
 const RESTS: &str = "Reading intelligently...done";
 /// Time until a part of it is over.
 const PATIENCE: Duration = Duration::from_secs(3600);
-const POLL: Duration = Duration::from_millis(5);
 
 /// A run of bonnie++ that may be left alone while it rests: between its sequential part and the
 /// seeks it sleeps for three seconds, in which another case can be measured.
@@ -269,19 +266,15 @@ impl Bonnie {
         let tool = Tool::find("bonnie++", "bonnie++")?;
         let mut command = tool.command();
         command.args(words);
-        let process = Process::start(command, log.clone())
-            .map_err(|error| Failure::system(tool.name(), &error, "check that it can be run"))?;
+        let process =
+            Process::start(command, log.clone()).about(tool.name(), "check that it can be run")?;
         Ok(Self { process, log, command: tool.typed(words) })
     }
 
     /// Waits until it rests, or has ended: how, is known later.
-    fn wait_until_it_rests(&mut self) {
-        let until = Instant::now() + PATIENCE;
-        let log = &self.log;
-        let rests = || fs::read_to_string(log).is_ok_and(|said| said.contains(RESTS));
-        while !rests() && !self.process.has_ended() && Instant::now() < until {
-            thread::sleep(POLL);
-        }
+    fn wait_until_it_rests(&self) {
+        let rests = || fs::read_to_string(&self.log).is_ok_and(|said| said.contains(RESTS));
+        until(PATIENCE, || rests() || self.process.has_ended());
     }
 
     /// Waits until it has ended, and notes what it said.

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::StateOptions;
 use super::case::{Flow, MIRROR, State, StateLevel, Task};
 use crate::compare::named;
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::model::Note;
 use crate::rig::leftovers::{Guard, Leftover};
 use crate::rig::{ArraySpec, FileSystemKind, Limits, Rate, Room, Stack};
@@ -161,9 +161,7 @@ impl StateSweep {
         let words = [&["if=/dev/zero", &of, &bs, "count=1"], flags].concat();
         let said = self.recovering(stack, note, |note| dd::run(&words, note));
         // What still waits in memory goes with it.
-        fs::remove_file(&file).map_err(|error| {
-            Failure::system(&file, &error, "see whether something else uses the directory")
-        })?;
+        fs::remove_file(&file).about(&file, "see whether something else uses the directory")?;
         rustix::fs::sync();
         said
     }

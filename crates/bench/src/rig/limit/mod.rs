@@ -18,11 +18,11 @@ use braid_host::export::fuse::proto::{FuseRequest, HEAD_BYTES, MAX_TRANSFER_BYTE
 use braid_host::export::fuse::{FileOperation, FileOutcome, Tree, attach};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
+use super::device::need_root;
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
-use crate::failure::{Failure, system_error};
+use crate::failure::{About, Failure, system_error};
 use disk::{Host, Reply, Request, length};
 
 mod disk;
@@ -49,15 +49,10 @@ pub(super) fn limited(
     files: &[PathBuf],
     limits: Limits,
 ) -> Result<(Vec<PathBuf>, [Guard; 2]), Failure> {
-    if !geteuid().is_root() {
-        let reason = "only root may mount them for the kernel";
-        return Err(Failure::gap("limited disks", reason, "become root"));
-    }
+    need_root("limited disks")?;
     let directory = room.scratch.join(format!("{}.limited", file_name(name)));
-    let system =
-        |error: io::Error| Failure::system(directory.display(), &error, "name another --dir");
     let keep = Guard::new(Leftover::EmptyDirectory(directory.clone()));
-    fs::create_dir_all(&directory).map_err(system)?;
+    fs::create_dir_all(&directory).about(directory.display(), "name another --dir")?;
     let host = Host::new(limits.host);
     let mut disks = Vec::new();
     let mut named = Vec::new();
@@ -66,10 +61,7 @@ pub(super) fn limited(
             named.push((disk_name(number), bytes));
             disk::start(file, limits.disk, host.clone())
         });
-        disks.push(
-            opened
-                .map_err(|error| Failure::system(file.display(), &error, "name another member"))?,
-        );
+        disks.push(opened.about(file.display(), "name another member")?);
     }
     let mount = Guard::new(Leftover::Mount(directory.clone()));
     let served = attach(&directory, "braid-bench", false)

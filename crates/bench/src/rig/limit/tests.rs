@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::*;
 use crate::tool::Tool;
