@@ -31,7 +31,7 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 # at NAME: leaves in ${on[@]} what runs a command on that machine of the lab.
 at() {
 	on=()
-	[ -z "$lab" ] || on=("$braid" bench exec --lab "$lab" --host "$1" --)
+	[ -z "$lab" ] || on=(nsenter "--net=/run/netns/$lab-$1" --)
 }
 client() {
 	printf '%s$ braid %s%s\n' "$bold" "$*" "$plain"

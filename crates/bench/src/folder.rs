@@ -2,7 +2,7 @@
 //! The report beside it is made of this alone.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -97,20 +97,8 @@ impl Folder {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    fn rewrite(&self, lines: &[Line]) -> Result<(), Failure> {
-        let text: String = lines.iter().map(Line::text).collect();
-        self.replace(JOURNAL, text.as_bytes())
-    }
-
-    /// Either the old content or the new, whatever happens.
     fn replace(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
-        let file = self.path.join(name);
-        let new = self.path.join(format!("{name}.new"));
-        let write = || {
-            fs::write(&new, content)?;
-            fs::rename(&new, &file)
-        };
-        write().map_err(|error| self.system(&error))
+        replace(&self.path.join(name), content).map_err(|error| self.system(&error))
     }
 
     fn append(&self, line: &Line) -> Result<(), Failure> {
@@ -141,7 +129,7 @@ impl Folder {
         // What was missing may be there now.
         lines.retain(|line| line.comparison != name || line.gap.is_none());
         fs::create_dir_all(&raw).map_err(|error| self.system(&error))?;
-        self.rewrite(&lines)?;
+        self.replace(JOURNAL, lines.iter().map(Line::text).collect::<String>().as_bytes())?;
         let text = serde_json::to_vec_pretty(options).unwrap_or_default();
         self.replace(&format!("raw/{name}/options.json"), &text)
     }
@@ -207,6 +195,12 @@ impl Folder {
         let text = fs::read(self.path.join(MACHINE)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
+}
+
+/// Gives a file other content: a reader finds the old or the new, whatever happens meanwhile.
+pub(crate) fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, content).and_then(|()| fs::rename(new, file))
 }
 
 impl Line {

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{About, Ends, Failure};
 use crate::folder::{Folder, Place};
-use crate::model::{Chapter, Comparison, Gap, Group, Note, Standing};
+use crate::model::{Chapter, Comparison, Gap, Group, Note, Run, Standing};
 use crate::rig::{Room, process};
 
 /// One run of one or several comparisons.
@@ -26,12 +26,12 @@ pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
 struct Left<'a> {
     comparison: &'a dyn Comparison,
     group: &'a Group,
-    done: Vec<(String, String, u16)>,
+    done: Vec<Run>,
 }
 
 impl Left<'_> {
     fn is_done(&self, case: &str, job: &str, round: u16) -> bool {
-        self.done.iter().any(|(c, j, r)| (c.as_str(), j.as_str(), *r) == (case, job, round))
+        self.done.iter().any(|run| (&*run.case, &*run.job, run.round) == (case, job, round))
     }
 
     fn wants(&self, case: &str) -> bool {
@@ -66,8 +66,7 @@ impl<'a> Runner<'a> {
     }
 
     fn group(&self, comparison: &dyn Comparison, group: &Group) -> Result<(), Failure> {
-        let runs = self.folder.found(comparison.name()).runs;
-        let done = runs.into_iter().map(|run| (run.case, run.job, run.round)).collect();
+        let done = self.folder.found(comparison.name()).runs;
         let left = Left { comparison, group, done };
         let cases: Vec<&str> = group.cases.iter().map(String::as_str).collect();
         // The same disks cannot belong to two arrays at once.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use braid_host::member;
+use clap::{Args, ValueHint};
 use indicatif::ProgressBar;
 use rustix::fs::statfs;
 
@@ -35,26 +36,34 @@ const TOOLS: [(&str, &str); 11] = [
     ("mdadm", "--version"),
 ];
 
-/// Request of a caller.
-pub struct Ask {
-    /// Comparisons, in the order in which they are run.
-    pub comparisons: Vec<Box<dyn Comparison>>,
-    /// The report's folder; `None`: nothing is kept.
-    pub report: Option<PathBuf>,
-    /// Directory of member files; `None`: into memory if `small`, else where temporary files go.
+/// Arguments common to all comparisons.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Short and small: everything in it, at sizes that take minutes at most
+    #[arg(long)]
+    pub quick: bool,
+    /// Where files of members go [default: memory with --quick but for engine and policies, which
+    /// have members of both, else where temporary files go]
+    #[arg(long, alias = "store", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
-    /// All of it is short and small.
-    pub small: bool,
-    /// Disks and files to be used as members.
-    pub members: Vec<PathBuf>,
-    /// Members may hold something.
-    pub force: bool,
-    /// Runs that the folder holds already are not made again.
+    /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json
+    /// nothing is kept]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub report: Option<PathBuf>,
+    /// Print results.json
+    #[arg(long)]
+    pub json: bool,
+    /// Go on where an earlier run into the same report ended
+    #[arg(long)]
     pub resume: bool,
-    /// Shows how far it is.
-    pub bar: ProgressBar,
-    /// Done when a signal has ended it, after the report of what there is.
-    pub when_interrupted: Box<dyn FnOnce() + Send>,
+    /// Use these disks or files as members, one case after the other; they lose what they hold.
+    /// A number, with levels: so many members for every level that can do with so many
+    #[arg(long, value_name = "PATH", value_delimiter = ',', num_args = 1..)]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub members: Vec<PathBuf>,
+    /// Use members that hold something
+    #[arg(long, requires = "members")]
+    pub force: bool,
 }
 
 /// Outcome of a run.
@@ -66,30 +75,35 @@ pub struct Reported {
     pub json: String,
 }
 
-/// Measures, and writes the report, also when the run ends early.
-pub fn run(ask: Ask) -> Result<Reported, Failure> {
+/// Measures in this order, and writes the report, also when the run ends early. When a signal has
+/// ended it, `when_interrupted` is done after the report of what there is.
+pub fn run(
+    comparisons: Vec<Box<dyn Comparison>>,
+    args: &RunArgs,
+    bar: ProgressBar,
+    when_interrupted: impl FnOnce() + Send + 'static,
+) -> Result<Reported, Failure> {
     leftovers::take_away_of_the_dead();
-    ask.members.iter().try_for_each(|path| check_member(path, ask.force))?;
-    let dir = ask.dir.clone().unwrap_or_else(|| default_dir(ask.small));
+    args.members.iter().try_for_each(|path| check_member(path, args.force))?;
+    let dir = args.dir.clone().unwrap_or_else(|| default_dir(args.quick));
     let (scratch, _guard) = leftovers::scratch_directory(&dir)?;
-    let path = ask.report.clone().unwrap_or_else(|| scratch.join("report"));
+    let path = args.report.clone().unwrap_or_else(|| scratch.join("report"));
     let folder = Folder::open(&path)?;
     let at_the_end = folder.clone();
-    let interrupted = ask.when_interrupted;
     leftovers::watch_signals(move || {
         // There may be nothing to write yet.
         let _ = write(&at_the_end);
-        interrupted();
+        when_interrupted();
     })?;
     let memory = memory_directory()?;
-    let mut room = Room::new(scratch, ask.members, Tool::of_braid()?);
+    let mut room = Room::new(scratch, args.members.clone(), Tool::of_braid()?);
     if let Some((scratch, _)) = &memory {
         room = room.with_memory(scratch.clone());
     }
     let comparisons: Vec<Box<dyn Comparison>> =
-        ask.comparisons.into_iter().map(|one| fitted(one, &room, &folder, ask.resume)).collect();
+        comparisons.into_iter().map(|one| fitted(one, &room, &folder, args.resume)).collect();
     folder.keep_machine(&machine(&dir, &room.members))?;
-    let ended = Runner::new(&folder, &room, ask.bar).run(&comparisons, ask.resume);
+    let ended = Runner::new(&folder, &room, bar).run(&comparisons, args.resume);
     let reported = write(&folder);
     // What ended the run comes before what its report lacks.
     ended.and(reported)

@@ -1,16 +1,15 @@
 //! Arguments of `braid bench`.
 
-use braid_array::Refusal;
-use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use braid_bench::compare::cluster::{Pattern, Policy, Storage};
+use braid_array::Refusal;
+use braid_bench::compare::cluster::{self, Pattern, Policy, Storage};
+use braid_bench::session::RunArgs;
 use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunsArgs};
 
 /// Measurements of Braid and of others, side by side in one run, beside the bound computed first.
 #[derive(Debug, Parser)]
@@ -45,12 +44,6 @@ pub(crate) enum BenchCommand {
     /// Network namespaces with shaped links
     #[command(hide = true, subcommand)]
     Lab(LabCommand),
-    /// Become another command, in a host of a lab
-    #[command(hide = true)]
-    Exec(ExecArgs),
-    /// One plain TCP stream
-    #[command(hide = true)]
-    Line(LineArgs),
     /// One client with its load
     #[command(hide = true)]
     Load(LoadArgs),
@@ -86,7 +79,7 @@ pub(crate) struct ClusterArgs {
     /// What to compare
     #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', requires = "level")]
     #[arg(default_value = "client,chain,encoder")]
-    pub(crate) schedules: Vec<WriteSchedule>,
+    pub(crate) schedules: Vec<cluster::WriteSchedule>,
     /// How many clients, each with a volume of its own
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
     #[arg(requires = "level")]
@@ -170,36 +163,6 @@ pub(crate) enum LabCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ExecArgs {
-    /// Name of the lab
-    #[arg(long, requires = "host")]
-    pub(crate) lab: Option<String>,
-    /// c0, c1 ... or n0, n1 ...
-    #[arg(long, requires = "lab")]
-    pub(crate) host: Option<String>,
-    /// End with the process that started this
-    #[arg(long)]
-    pub(crate) tied: bool,
-    /// The command
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("end").required(true).args(["listen", "connect"]))]
-pub(crate) struct LineArgs {
-    /// Receive here, once, and print what came
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<SocketAddr>,
-    /// Send there until it ends
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) connect: Option<SocketAddr>,
-    /// How long to receive
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    pub(crate) seconds: f64,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
     /// What to do
     #[arg(long)]
@@ -251,7 +214,6 @@ fn parse_rate(text: &str) -> Result<u64, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use braid_bench::compare::cluster;
     use clap::ValueEnum;
 
     use super::*;
@@ -268,11 +230,11 @@ mod tests {
         }
     }
 
+    /// A client is told its schedule by the name that the comparison has for it.
     #[test]
     fn names_are_those_of_the_comparison() {
-        for schedule in WriteSchedule::value_variants() {
-            let typed = schedule.to_possible_value().expect("a name");
-            assert_eq!(typed.get_name(), cluster::WriteSchedule::from(*schedule).name());
+        for schedule in cluster::WriteSchedule::ALL {
+            assert!(WriteSchedule::from_str(schedule.name(), false).is_ok(), "{schedule}");
         }
     }
 }

@@ -16,15 +16,14 @@ const RUNS: std::ops::RangeInclusive<u16> = 1..=99;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
-    let run = args.run.clone();
     let Some(level) = &args.level else {
-        return compare::usual::<Cluster>(&RunsArgs { run, runs: None });
+        return compare::usual::<Cluster>(&RunsArgs { run: args.run.clone(), runs: None });
     };
     let options = options(args, level)?;
     if args.link.is_none() {
         output::warning("bench cluster: no --link, so all runs over loopback, unshaped");
     }
-    compare::run_into(&run, run.report.clone(), vec![Box::new(Cluster::new(options))])
+    compare::run_as_said(&args.run, vec![Box::new(Cluster::new(options))])
 }
 
 /// Checks the arguments and returns the options.
@@ -73,7 +72,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
         storage: args.storage.clone(),
         fabric: args.fabric.clone(),
         link_bit_s: args.link,
-        schedules: args.schedules.iter().copied().map(Into::into).collect(),
+        schedules: args.schedules.clone(),
         others: others.into_iter().filter(|(asked, _)| *asked).map(|(_, other)| other).collect(),
         gluster: args.against.is_some(),
     };

@@ -8,11 +8,11 @@ use braid_bench::compare::{self, Plan, Wishes, chunk, engine, levels, policies};
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
 use braid_bench::runner;
-use braid_bench::session::{self, Ask};
+use braid_bench::session::{self, RunArgs};
 use braid_cli::{Failure, output, system_error};
 use indicatif::ProgressBar;
 
-use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunsArgs};
 
 /// Where the report goes if it was not said.
 const REPORT: &str = "braid-bench";
@@ -27,7 +27,7 @@ fn wishes(args: &RunsArgs, against: &[Rival]) -> Wishes {
 }
 
 pub(super) fn usual<P: Plan>(args: &RunsArgs) -> Result<(), Failure> {
-    run(&args.run, vec![Box::new(wishes(args, &[]).plan::<P>())])
+    run(&args.run, vec![Box::new(P::of(&wishes(args, &[])))])
 }
 
 /// What was asked for, or the usual.
@@ -36,21 +36,18 @@ fn asked<T: Clone>(asked: &[T], usual: Vec<T>) -> Vec<T> {
 }
 
 pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
-    run(
-        &beside_memory(&args.run),
-        vec![Box::new(wishes(args, &[]).plan::<policies::PolicyOptions>())],
-    )
+    run(&beside_memory(&args.run), vec![Box::new(policies::PolicyOptions::of(&wishes(args, &[])))])
 }
 
 pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
-    let usual: chunk::ChunkOptions = wishes(&args.usual, &[]).plan();
+    let usual = chunk::ChunkOptions::of(&wishes(&args.usual, &[]));
     let levels = asked(&args.levels, usual.levels);
     let options = chunk::ChunkOptions { levels, against: args.against.clone(), ..usual };
     run(&args.usual.run, vec![Box::new(options.checked()?)])
 }
 
 pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
-    let usual: engine::EngineOptions = wishes(&args.usual, &[]).plan();
+    let usual = engine::EngineOptions::of(&wishes(&args.usual, &[]));
     let levels = asked(&args.levels, usual.levels);
     let options = engine::EngineOptions { levels, ..usual };
     run(&beside_memory(&args.usual.run), vec![Box::new(options)])
@@ -63,7 +60,7 @@ fn beside_memory(args: &RunArgs) -> RunArgs {
 }
 
 pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
-    let usual: levels::LevelOptions = wishes(&args.usual, &[]).plan();
+    let usual = levels::LevelOptions::of(&wishes(&args.usual, &[]));
     let job = args.job.as_deref().map(job_file).transpose()?;
     // A job file of somebody's own does not know that all is small.
     let full = levels::LevelOptions::usual(false);
@@ -104,34 +101,23 @@ fn job_file(path: &Path) -> Result<levels::JobFile, Failure> {
 /// Runs comparisons, with a report wherever none was named.
 pub(super) fn run(args: &RunArgs, comparisons: Vec<Box<dyn Comparison>>) -> Result<(), Failure> {
     let report = args.report.clone().or_else(|| (!args.json).then(|| PathBuf::from(REPORT)));
-    run_into(args, report, comparisons)
+    run_as_said(&RunArgs { report, ..args.clone() }, comparisons)
 }
 
 /// Runs comparisons, says beforehand how long it takes, and what came out.
-pub(super) fn run_into(
+pub(super) fn run_as_said(
     args: &RunArgs,
-    report: Option<PathBuf>,
     comparisons: Vec<Box<dyn Comparison>>,
 ) -> Result<(), Failure> {
-    let kept =
-        report.as_ref().map_or_else(String::new, |to| format!(", report in {}", to.display()));
+    let to = args.report.as_ref().map(|to| to.display().to_string());
+    let kept = to.as_ref().map_or_else(String::new, |to| format!(", report in {to}"));
     output::warning(&format!("bench: takes {}{kept}", about(runner::takes(&comparisons))));
-    let interrupted = report.as_ref().map_or_else(String::new, |to| {
-        format!("; {} has what was measured, and --resume goes on", to.display())
+    let interrupted = to.map_or_else(String::new, |to| {
+        format!("; {to} has what was measured, and --resume goes on")
     });
     let bar = if output::shows_progress() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-    let reported = session::run(Ask {
-        comparisons,
-        report,
-        dir: args.dir.clone(),
-        small: args.quick,
-        members: args.members.clone(),
-        force: args.force,
-        resume: args.resume,
-        bar,
-        when_interrupted: Box::new(move || {
-            output::warning(&format!("bench: interrupted{interrupted}"));
-        }),
+    let reported = session::run(comparisons, args, bar, move || {
+        output::warning(&format!("bench: interrupted{interrupted}"));
     })?;
     output::answer(if args.json { &reported.json } else { &reported.text })
 }

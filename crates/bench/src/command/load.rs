@@ -1,31 +1,14 @@
-//! `braid bench load` and `braid bench line`: the processes that a comparison over nodes consists
-//! of.
+//! `braid bench load`: a process of a comparison over nodes.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
 
 use braid_bench::compare::cluster::Pattern;
-use braid_bench::compare::cluster::line;
 use braid_bench::compare::cluster::load::{self, ClientLoad};
 use braid_cli::{Failure, fabric, open_nodes, output, system_error};
 use braid_host::serve::Private;
 
-use super::args::{LineArgs, LoadArgs};
-
-/// One end of a plain stream.
-pub(super) fn line(args: &LineArgs) -> Result<(), Failure> {
-    if let Some(address) = args.connect {
-        return Ok(line::send_to(address)?);
-    }
-    let address = args.listen.expect("clap wants one of the two");
-    let listener = line::listen(address)?;
-    let address = listener.local_addr().map_err(|error| {
-        Failure::refused("bench", "line", system_error(&error), "check the address")
-    })?;
-    output::answer(&format!("{address}\n"))?;
-    let received = line::receive_one(&listener, args.seconds)?;
-    output::answer(&format!("{}\n", serde_json::json!(received)))
-}
+use super::args::LoadArgs;
 
 /// One client: assembles the array, says so, waits to be told to begin, measures, says what it
 /// measured, and stops when there is nothing more to be told.

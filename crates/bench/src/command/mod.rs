@@ -1,11 +1,11 @@
 //! `braid bench`: measurements, side by side in one run, beside the bound computed first.
 
 use braid_bench::compare::{members, states};
-use braid_bench::rig::{lab, leftovers, place, spaces};
+use braid_bench::rig::{lab, leftovers, spaces};
 
 use braid_cli::{Failure, output, parse_as, system_error};
 
-use args::{BenchArgs, BenchCommand, ExecArgs, LabCommand};
+use args::{BenchArgs, BenchCommand, LabCommand};
 
 mod args;
 mod cluster;
@@ -30,8 +30,6 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::Report(args) => compare::report(args),
         BenchCommand::Load(args) => load::load(args),
         BenchCommand::Lab(command) => lab_command(command),
-        BenchCommand::Exec(args) => exec(args),
-        BenchCommand::Line(args) => load::line(args),
         BenchCommand::Completions { shell } => braid_cli::completions::<BenchArgs>(*shell),
         BenchCommand::Man { dir } => braid_cli::man_pages::<BenchArgs>(dir, &[]),
     }
@@ -71,13 +69,6 @@ fn lab_command(command: &LabCommand) -> Result<(), Failure> {
             output::answer(&traffic.iter().map(line).collect::<String>())
         }
     }
-}
-
-/// `braid bench exec`: becomes the command.
-fn exec(args: &ExecArgs) -> Result<(), Failure> {
-    let lab_host = args.lab.as_deref().zip(args.host.as_deref());
-    place::become_command(lab_host, args.tied, &args.command).map(|never| match never {})?;
-    Ok(())
 }
 
 #[cfg(test)]

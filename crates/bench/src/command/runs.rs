@@ -4,38 +4,9 @@ use std::path::PathBuf;
 
 use braid_bench::compare::levels::Level;
 use braid_bench::compare::rivals::Rival;
+use braid_bench::session::RunArgs;
 use braid_cli::{Size, parse_size};
 use clap::{Args, ValueHint};
-
-/// Arguments common to all comparisons.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Short and small: everything in it, at sizes that take minutes at most
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Where files of members go [default: memory with --quick but for engine and policies, which
-    /// have members of both, else where temporary files go]
-    #[arg(long, alias = "store", value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-    /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json
-    /// nothing is kept]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) report: Option<PathBuf>,
-    /// Print results.json
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Go on where an earlier run into the same report ended
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// Use these disks or files as members, one case after the other; they lose what they hold.
-    /// A number, with levels: so many members for every level that can do with so many
-    #[arg(long, value_name = "PATH", value_delimiter = ',', num_args = 1..)]
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) members: Vec<PathBuf>,
-    /// Use members that hold something
-    #[arg(long, requires = "members")]
-    pub(crate) force: bool,
-}
 
 #[derive(Debug, Args)]
 pub(crate) struct ChunkArgs {
@@ -83,7 +54,7 @@ pub(crate) struct LevelsArgs {
     #[command(flatten)]
     pub(crate) usual: RunsArgs,
     /// Which, beside one disk without RAID: 0 1 5 6 10 10f2 10o2 [default: all of them]
-    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) levels: Vec<Level>,
     /// Size of the file that is read and written, or with --job the room for files [default: 1G;
     /// 16M with --quick]

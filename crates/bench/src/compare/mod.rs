@@ -32,14 +32,14 @@ pub trait Plan: Comparison + DeserializeOwned + 'static {
     /// See [`Comparison::name`].
     const NAME: &'static str;
 
+    /// Returns the plan as it is wished for, beside those of the rivals that it can be compared
+    /// with.
+    fn of(wishes: &Wishes) -> Self;
+
     /// Returns the plan at its usual sizes, or short and small.
-    fn usual(quick: bool) -> Self;
-
-    /// Number of rounds.
-    fn runs(&mut self) -> &mut u16;
-
-    /// Measures those of these rivals beside it that it can be compared with.
-    fn beside(&mut self, _rivals: &[Rival]) {}
+    fn usual(quick: bool) -> Self {
+        Self::of(&Wishes { quick, ..Wishes::default() })
+    }
 }
 
 /// Writes the name and the options of a [`Comparison`] that is a [`Plan`].
@@ -69,14 +69,14 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// A comparison as it is wished for.
-    pub fn plan<P: Plan>(&self) -> P {
-        let mut plan = P::usual(self.quick);
-        if let Some(runs) = self.runs {
-            *plan.runs() = runs;
-        }
-        plan.beside(&self.against);
-        plan
+    /// Number of rounds.
+    fn runs(&self) -> u16 {
+        self.runs.unwrap_or(if self.quick { 1 } else { 3 })
+    }
+
+    /// The rivals, of those that can be compared with.
+    fn rivals(&self, known: &[Rival]) -> Vec<Rival> {
+        self.against.iter().copied().filter(|rival| known.contains(rival)).collect()
     }
 }
 
@@ -91,7 +91,7 @@ const fn entry<P: Plan>() -> Entry {
     Entry {
         name: P::NAME,
         read: |options| Ok(Box::new(serde_json::from_value::<P>(options)?)),
-        plan: |wishes| Box::new(wishes.plan::<P>()),
+        plan: |wishes| Box::new(P::of(wishes)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 use super::rates::{self, Compared, TIME, cells, every_number, of_fio};
 use super::requests::{Requests, fill, job_file};
 use super::words::{names, number};
-use super::{Plan, kept, named};
+use super::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{
     Axis, Chapter, Comparison, Found, Group, Job, Measured, Plot, Point, Rule, Series, Standing,
@@ -128,16 +128,13 @@ impl PolicyOptions {
 impl Plan for PolicyOptions {
     const NAME: &'static str = "policies";
 
-    fn usual(quick: bool) -> Self {
-        if quick {
-            Self { run_ms: 500, member_bytes: 64 << 20, runs: 1 }
+    fn of(wishes: &Wishes) -> Self {
+        let runs = wishes.runs();
+        if wishes.quick {
+            Self { run_ms: 500, member_bytes: 64 << 20, runs }
         } else {
-            Self { run_ms: 3000, member_bytes: 128 << 20, runs: 3 }
+            Self { run_ms: 3000, member_bytes: 128 << 20, runs }
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.runs
     }
 }
 

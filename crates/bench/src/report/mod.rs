@@ -9,17 +9,19 @@ mod plot;
 use std::fs;
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
+use crate::folder;
 use crate::machine::Machine;
 use crate::model::{Chapter, Gap, found};
 
 /// File that scripts read.
 pub const RESULTS: &str = "results.json";
+const MAKE_ROOM: &str = "make room, or choose another folder with --report";
 
 /// Writes the files of the report into its folder, beside `raw/`.
 pub fn write(folder: &Path, machine: &Machine, chapters: &[Chapter]) -> Result<(), Failure> {
     let plots = folder.join("plots");
-    fs::create_dir_all(&plots).map_err(|error| cannot_write(&plots, &error))?;
+    fs::create_dir_all(&plots).about(plots.display(), MAKE_ROOM)?;
     for plot in chapters.iter().flat_map(|chapter| &chapter.plots) {
         replace(&plots.join(format!("{}.svg", plot.id)), &plot::svg(plot)?)?;
     }
@@ -34,15 +36,8 @@ pub fn text(chapters: &[Chapter]) -> String {
     markdown::terminal(chapters)
 }
 
-/// A reader finds the old file or the new one, whatever happens meanwhile.
 fn replace(file: &Path, content: &str) -> Result<(), Failure> {
-    let new = file.with_extension("new");
-    let written = fs::write(&new, content).and_then(|()| fs::rename(&new, file));
-    written.map_err(|error| cannot_write(file, &error))
-}
-
-fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::system(file.display(), error, "make room, or choose another folder with --report")
+    folder::replace(file, content.as_bytes()).about(file.display(), MAKE_ROOM)
 }
 
 /// Names may come from elsewhere (a job file, a path): what neither XML nor a terminal may be given

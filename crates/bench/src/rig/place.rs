@@ -1,17 +1,12 @@
-//! Sites at which the processes of a measurement run: in the hosts of a lab, or all on this
-//! machine.
+//! Sites at which a measurement runs: in the hosts of a lab, or all on this machine.
 
-use std::convert::Infallible;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::lab::Lab;
 use super::spaces::{self, SpaceHost};
-use crate::failure::{Failure, system_error};
 use crate::tool::Tool;
 
 /// A lab, or this machine alone.
@@ -35,12 +30,11 @@ impl Site {
     /// A command that runs on a host and ends with this process, whatever ends it. To be started
     /// from the main thread.
     pub fn command(&self, host: SpaceHost, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.braid.command();
-        command.args(["bench", "exec", "--tied"]);
-        if let Some(lab) = &self.lab {
-            command.args(["--lab", lab.name(), "--host", &host.to_string()]);
-        }
-        command.arg("--").arg(program);
+        let tied = |program: &OsStr| Tool::at("a program of a host", program.into()).command();
+        let Some(lab) = &self.lab else { return tied(program.as_ref()) };
+        let mut command = tied("nsenter".as_ref());
+        let space = spaces::file(&spaces::namespace(lab.name(), host));
+        command.arg(format!("--net={}", space.display())).arg("--").arg(program);
         command
     }
 
@@ -48,29 +42,16 @@ impl Site {
     pub fn braid(&self, host: SpaceHost) -> Command {
         self.command(host, self.braid.path())
     }
-}
 
-/// Ends this process with the one that started it (`tied`), takes it to a host of a lab, and makes
-/// it a command. Returns only to say why not.
-pub fn become_command(
-    lab_host: Option<(&str, &str)>,
-    tied: bool,
-    command: &[OsString],
-) -> Result<Infallible, Failure> {
-    let (program, words) = command
-        .split_first()
-        .ok_or_else(|| Failure::usage("exec", "there is no command", "name a command behind --"))?;
-    let refused = |reason: String| {
-        let next = "check the names of lab, host and command";
-        Failure::refused(format_args!("exec {}", program.display()), reason, next)
-    };
-    let system = |error: &std::io::Error| refused(system_error(error));
-    if tied {
-        set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| system(&e.into()))?;
+    /// Calls `act` on a host.
+    pub fn within<T: Send>(
+        &self,
+        host: SpaceHost,
+        act: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        match &self.lab {
+            Some(lab) => spaces::inside(&spaces::namespace(lab.name(), host), act),
+            None => act(),
+        }
     }
-    if let Some((name, host)) = lab_host {
-        let host: SpaceHost = host.parse().map_err(refused)?;
-        spaces::enter(name, host).map_err(|error| system(&error))?;
-    }
-    Err(system(&Command::new(program).args(words).exec()))
 }

@@ -90,14 +90,9 @@ pub fn take_down(name: &str) -> bool {
     of_lab(name).is_empty()
 }
 
-/// Moves the calling thread into a host of a lab.
-pub fn enter(name: &str, host: SpaceHost) -> io::Result<()> {
-    enter_namespace(&namespace(name, host))
-}
-
-fn enter_namespace(space: &str) -> io::Result<()> {
-    let file = File::open(Path::new(NAMESPACES).join(space))?;
-    Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+/// File that stands for a namespace.
+pub(super) fn file(space: &str) -> PathBuf {
+    Path::new(NAMESPACES).join(space)
 }
 
 /// Calls `act` in a namespace, on a thread that enters it.
@@ -105,7 +100,11 @@ pub(super) fn inside<T: Send>(
     space: &str,
     act: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
-    let visit = || enter_namespace(space).and_then(|()| act());
+    let visit = || {
+        let network = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(File::open(file(space))?.as_fd(), network)?;
+        act()
+    };
     let gone = || io::Error::other("a thread panicked");
     thread::scope(|scope| scope.spawn(visit).join().unwrap_or_else(|_| Err(gone())))
 }
@@ -134,7 +133,7 @@ pub fn processes(name: &str, host: SpaceHost) -> Vec<Pid> {
 
 fn running_in(space: &str) -> Vec<Pid> {
     let identity = |path: PathBuf| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-    let Some(wanted) = identity(Path::new(NAMESPACES).join(space)) else { return Vec::new() };
+    let Some(wanted) = identity(file(space)) else { return Vec::new() };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pid = |entry: fs::DirEntry| {
         let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;

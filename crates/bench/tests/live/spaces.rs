@@ -26,8 +26,9 @@ impl Drop for Spaces<'_> {
 impl Spaces<'_> {
     /// `braid` with these words, on a host of the lab.
     pub(crate) fn exec(&self, host: &str, words: &str) -> Command {
-        let mut command = self.lab.braid();
-        command.args(["bench", "exec", "--tied", "--lab", &self.name, "--host", host, "--"]);
+        let mut command = self.lab.braid_at("setpriv".as_ref());
+        let space = format!("--net=/run/netns/{}-{host}", self.name);
+        command.args(["--pdeathsig", "KILL", "--", "nsenter", &space, "--"]);
         command.arg(program()).args(words.split_whitespace());
         command
     }

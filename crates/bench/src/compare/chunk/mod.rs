@@ -17,7 +17,7 @@ use self::cases::{ChunkCase, ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WA
 use self::numbers::Chunks;
 use super::rivals::Rival;
 use super::words::size;
-use super::{Plan, kept, named};
+use super::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Gap, Group, Job, Standing};
 use crate::rig::{FileSystemKind, Room};
@@ -124,7 +124,7 @@ fn filling_s(bytes: u64) -> f64 {
 impl Plan for ChunkOptions {
     const NAME: &'static str = "chunk";
 
-    fn usual(quick: bool) -> Self {
+    fn of(wishes: &Wishes) -> Self {
         let kib = |sizes: &[u64]| sizes.iter().map(|kib| kib << 10).collect();
         let levels = |levels: &[&str]| levels.iter().map(|&level| level.to_owned()).collect();
         let short = Self {
@@ -138,10 +138,10 @@ impl Plan for ChunkOptions {
             image_bytes: 64 << 20,
             xfs: false,
             seconds: 0.1,
-            rounds: 1,
-            against: Vec::new(),
+            rounds: wishes.runs(),
+            against: wishes.rivals(&RIVALS),
         };
-        if quick {
+        if wishes.quick {
             return short;
         }
         Self {
@@ -155,17 +155,8 @@ impl Plan for ChunkOptions {
             image_bytes: 1000 << 20,
             xfs: true,
             seconds: 1.0,
-            rounds: 3,
             ..short
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.rounds
-    }
-
-    fn beside(&mut self, rivals: &[Rival]) {
-        self.against = rivals.iter().copied().filter(|rival| RIVALS.contains(rival)).collect();
     }
 }
 

@@ -4,11 +4,10 @@
 //! Its daemons take for granted that they are alone on a machine. Each gets mounts of its own over
 //! the directories they want to themselves; these go with the process, and so leave nothing.
 
+use std::fmt::Display;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::line;
@@ -21,7 +20,7 @@ use crate::rig::Room;
 use crate::rig::lab;
 use crate::rig::leftovers::Guard;
 use crate::rig::place::Site;
-use crate::rig::process::{self, Process};
+use crate::rig::process::{self, Process, until};
 use crate::rig::spaces::{self, SpaceHost};
 use crate::tool::Tool;
 
@@ -62,7 +61,6 @@ pub(super) fn beside(setting: &Setting) -> Setting {
 pub(super) struct Volume {
     setting: Setting,
     seconds: f64,
-    scratch: PathBuf,
     file: PathBuf,
     mebibytes: u64,
     client: Process,
@@ -82,13 +80,12 @@ impl Volume {
         Tool::find("unshare", "util-linux")?;
         let (scratch, files) = nodes::directory(room)?;
         let site = nodes::site(room, setting)?;
-        let daemons = daemons(&site, &scratch, setting.storage).map_err(|why| failed(&why))?;
-        let (client, mountpoint) = mount(&site, &scratch).map_err(|why| failed(&why))?;
+        let daemons = daemons(&site, &scratch, setting.storage)?;
+        let (client, mountpoint) = mount(&site, &scratch)?;
         Ok(Self {
             setting: setting.clone(),
             seconds,
             file: mountpoint.join("file"),
-            scratch,
             mebibytes: 0,
             client,
             _daemons: daemons,
@@ -97,19 +94,15 @@ impl Volume {
         })
     }
 
-    fn copy(&self, pattern: Pattern) -> Result<(), String> {
-        let count = format!("count={}", self.mebibytes);
+    fn copy(&self, pattern: Pattern) -> Result<(), Failure> {
         let file = self.file.display();
         let words = match pattern {
-            Pattern::Read => {
-                [format!("if={file}"), "of=/dev/null".to_owned(), "iflag=direct".to_owned()]
-            }
-            _ => [format!("of={file}"), "if=/dev/zero".to_owned(), "oflag=direct".to_owned()],
+            Pattern::Read => format!("if={file} of=/dev/null iflag=direct"),
+            _ => format!("of={file} if=/dev/zero oflag=direct conv=fsync"),
         };
-        let sync = (pattern != Pattern::Read).then_some("conv=fsync");
         let mut command = within(&self.client);
-        command.args(["dd", "bs=1M", "status=none", &count]).args(words).args(sync);
-        said(&mut command).map(drop)
+        command.args(["dd", "bs=1M", "status=none", &format!("count={}", self.mebibytes)]);
+        said(command.args(words.split(' '))).map(drop)
     }
 
     fn count(&self) -> Option<Counters> {
@@ -126,8 +119,8 @@ impl Volume {
 
 impl Rig for Volume {
     fn line(&mut self) -> Result<LineRate, Failure> {
-        let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch);
-        Ok(LineRate { bytes_s: bytes_s.map_err(|reason| failed(&reason))?, idle_nodes_cpu: None })
+        let bytes_s = line::measure(&self.site, self.seconds.min(1.0));
+        Ok(LineRate { bytes_s: bytes_s.map_err(failed)?, idle_nodes_cpu: None })
     }
 
     fn measure(&mut self, kind: MeasurementKind, line: LineRate) -> Result<Raw, Failure> {
@@ -139,11 +132,11 @@ impl Rig for Volume {
             self.mebibytes = (mebibytes as u64).clamp(16, 1024);
         }
         if pattern == Pattern::Read && nothing_to_read {
-            self.copy(Pattern::Write).map_err(|reason| failed(&reason))?;
+            self.copy(Pattern::Write)?;
         }
         let before = self.count();
         let start = Instant::now();
-        self.copy(pattern).map_err(|reason| failed(&reason))?;
+        self.copy(pattern)?;
         let window_seconds = start.elapsed().as_secs_f64();
         let after = self.count();
         let bytes = self.mebibytes << 20;
@@ -163,18 +156,15 @@ impl Rig for Volume {
     }
 }
 
-fn failed(reason: &str) -> Failure {
+fn failed(reason: impl Display) -> Failure {
     Failure::gap("GlusterFS", reason, "leave it out, or see that it runs here")
 }
 
 /// A volume that is served by daemons of the nodes.
-fn daemons(site: &Site, scratch: &Path, storage: Storage) -> Result<Vec<Process>, String> {
-    let mut daemons = Vec::new();
-    for number in 0..NODES {
-        let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
-        let host = SpaceHost::Node(number);
-        daemons.push(alone(site, host, scratch, storage, &words)?);
-    }
+fn daemons(site: &Site, scratch: &Path, storage: Storage) -> Result<Vec<Process>, Failure> {
+    let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"];
+    let daemon = |number| alone(site, SpaceHost::Node(number), scratch, storage, &words);
+    let daemons = (0..NODES).map(daemon).collect::<Result<Vec<Process>, Failure>>()?;
     let first = &daemons[0];
     let ask = |words: &str| gluster(first, words);
     wait("glusterd does not answer", || ask("pool list").is_ok())?;
@@ -203,22 +193,22 @@ fn alone(
     host: SpaceHost,
     scratch: &Path,
     storage: Storage,
-    words: &[String],
-) -> Result<Process, String> {
-    let system = |error: io::Error| system_error(&error);
+    words: &[&str],
+) -> Result<Process, Failure> {
     let mut command = site.command(host, "unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", ALONE, "sh"]);
     command.arg(scratch.join(host.to_string())).arg(storage.name()).args(words);
-    Process::start(command, scratch.join(format!("{host}.log"))).map_err(system)
+    let process = Process::start(command, scratch.join(format!("{host}.log")));
+    process.map_err(|error| failed(system_error(&error)))
 }
 
-fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), String> {
+fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), Failure> {
     let mountpoint = scratch.join("mountpoint");
-    fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
+    fs::create_dir_all(&mountpoint).map_err(|error| failed(system_error(&error)))?;
     let server = SpaceHost::Node(0).address().to_string();
     let path = mountpoint.display().to_string();
     let words = ["glusterfs", "-N", "-s", &server, "--volfile-id=bench", &path];
-    let client = alone(site, CLIENT, scratch, Storage::Memory, &words.map(str::to_owned))?;
+    let client = alone(site, CLIENT, scratch, Storage::Memory, &words)?;
     let mounts = format!("/proc/{}/mounts", client.id());
     wait("the volume is not mounted", || {
         fs::read_to_string(&mounts).is_ok_and(|text| text.contains("fuse.glusterfs"))
@@ -237,28 +227,22 @@ fn within(process: &Process) -> Command {
     command
 }
 
-fn gluster(daemon: &Process, words: &str) -> Result<String, String> {
+fn gluster(daemon: &Process, words: &str) -> Result<String, Failure> {
     let mut command = within(daemon);
     said(command.args(["gluster", "--mode=script"]).args(words.split(' ')))
 }
 
-fn said(command: &mut Command) -> Result<String, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| system_error(&error))?;
+fn said(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| failed(system_error(&error)))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(complaint.lines().next().unwrap_or("a command failed").to_owned())
+    Err(failed(complaint.lines().next().unwrap_or("a command failed")))
 }
 
 /// Asks again and again: daemons do not say when they are ready.
-fn wait(complaint: &str, mut ready: impl FnMut() -> bool) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
-    while !ready() {
-        if Instant::now() > deadline {
-            return Err(complaint.to_owned());
-        }
-        thread::sleep(Duration::from_millis(200));
-    }
-    Ok(())
+fn wait(complaint: &str, ready: impl FnMut() -> bool) -> Result<(), Failure> {
+    if until(PATIENCE, ready) { Ok(()) } else { Err(failed(complaint)) }
 }

@@ -23,7 +23,7 @@ use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::ClusterCase;
 use self::rig::{MeasurementKind, Rig, Turns};
-use crate::compare::{Plan, kept, named};
+use crate::compare::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Standing};
 use crate::rig::{Room, Stack};
@@ -77,12 +77,10 @@ impl Cluster {
 impl Plan for Cluster {
     const NAME: &'static str = "cluster";
 
-    fn usual(quick: bool) -> Self {
-        Self::new(if quick { ClusterOptions::quick() } else { ClusterOptions::full() })
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.options.runs
+    fn of(wishes: &Wishes) -> Self {
+        let runs = wishes.runs();
+        let options = if wishes.quick { ClusterOptions::quick() } else { ClusterOptions::full() };
+        Self::new(ClusterOptions { runs, ..options })
     }
 }
 

@@ -17,7 +17,7 @@ use super::words::{Pattern, Storage};
 use crate::failure::{Failure, system_error};
 use crate::rig::Room;
 use crate::rig::lab::{self, Blueprint, Lab};
-use crate::rig::leftovers::{Guard, Leftover};
+use crate::rig::leftovers::Guard;
 use crate::rig::place::Site;
 use crate::rig::process::Process;
 use crate::rig::spaces::SpaceHost;
@@ -94,7 +94,7 @@ impl Nodes {
 
     fn start_node(&mut self, number: u16) -> Result<(), Failure> {
         let host = SpaceHost::Node(number);
-        let system = |error: io::Error| failed(host, &system_error(&error));
+        let system = |error: io::Error| failed(host)(system_error(&error));
         let ip = self.site.ip(host);
         let store = self.scratch.join(host.to_string());
         let mut command = self.site.braid(host);
@@ -111,7 +111,7 @@ impl Nodes {
         let log = self.scratch.join(format!("{host}.log"));
         let node = Process::start(command, log).map_err(system)?;
         // It says where it listens once it does.
-        let address = node.read_line(START).map_err(|reason| failed(host, &reason))?;
+        let address = node.read_line(START).map_err(failed(host))?;
         self.nodes.push(node);
         self.addresses.push(address);
         Ok(())
@@ -119,7 +119,7 @@ impl Nodes {
 
     fn create(&self, client: u16, volume: &str) -> Result<(), Failure> {
         let host = SpaceHost::Client(client);
-        let failed = |reason: String| failed(host, &reason);
+        let failed = failed(host);
         let Setting { nodes, block_bytes, ref level, .. } = self.setting;
         let code = self.family.code(nodes, 0).map_err(|error| failed(error.to_string()))?;
         let stripes = ARRAY_BYTES.div_ceil(self.setting.stripe_bytes()).max(2 * STRIPES_IN_FLIGHT);
@@ -148,7 +148,7 @@ impl Nodes {
 
     fn start_client(&self, client: u16, kind: MeasurementKind) -> Result<Process, Failure> {
         let host = SpaceHost::Client(client);
-        let failed = |reason: String| failed(host, &reason);
+        let failed = failed(host);
         let mut command = self.site.braid(host);
         command.args(["bench", "load", "--pattern", kind.pattern.name()]);
         command.args(["--schedule", kind.schedule.name()]);
@@ -182,8 +182,8 @@ impl Rig for Nodes {
     fn line(&mut self) -> Result<LineRate, Failure> {
         let before = self.count(&[]);
         let start = Instant::now();
-        let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch)
-            .map_err(|reason| failed(SpaceHost::Client(0), &reason))?;
+        let bytes_s = line::measure(&self.site, self.seconds.min(1.0))
+            .map_err(failed(SpaceHost::Client(0)))?;
         let after = self.count(&[]);
         let seconds = start.elapsed().as_secs_f64();
         let cpu = difference(before.nodes_cpu_s, after.nodes_cpu_s);
@@ -204,13 +204,13 @@ impl Rig for Nodes {
         }
         let mut done = Vec::new();
         for (number, client) in (0..).zip(&clients) {
-            let failed = |reason: String| failed(SpaceHost::Client(number), &reason);
+            let failed = failed(SpaceHost::Client(number));
             let said = client.read_line(patience).map_err(failed)?;
             done.push(serde_json::from_str(&said).map_err(|error| failed(error.to_string()))?);
         }
         let after = self.count(&clients);
         for (number, client) in (0..).zip(&mut clients) {
-            client.finish(START).map_err(|reason| failed(SpaceHost::Client(number), &reason))?;
+            client.finish(START).map_err(failed(SpaceHost::Client(number)))?;
         }
         Ok(Raw {
             setting: self.setting.clone(),
@@ -250,9 +250,7 @@ fn ring_bytes(family: Family, setting: &Setting) -> u64 {
 /// A directory below that of the run, gone when the guard goes.
 pub(super) fn directory(room: &Room) -> Result<(PathBuf, Guard), Failure> {
     let path = room.scratch.join(format!("cluster{}", another()));
-    let guard = Guard::new(Leftover::Directory(path.clone()));
-    std::fs::create_dir_all(&path)
-        .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
+    let guard = Guard::directory(&path)?;
     Ok((path, guard))
 }
 
@@ -272,7 +270,7 @@ fn another() -> u32 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-fn failed(host: SpaceHost, reason: &str) -> Failure {
+fn failed(host: SpaceHost) -> impl Fn(String) -> Failure + Copy {
     let next = "see braid bench cluster --help, and measure something smaller";
-    Failure::refused(format_args!("host {host}"), reason, next)
+    move |reason| Failure::refused(format_args!("host {host}"), reason, next)
 }

@@ -113,16 +113,3 @@ impl Pattern {
         matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
     }
 }
-
-impl From<braid_cli::WriteSchedule> for WriteSchedule {
-    fn from(schedule: braid_cli::WriteSchedule) -> Self {
-        use braid_cli::WriteSchedule as Typed;
-        match schedule {
-            Typed::Mix => Self::Mix,
-            Typed::Encoder => Self::Encoder,
-            Typed::Chain => Self::Chain,
-            Typed::Static => Self::Static,
-            Typed::Client => Self::Client,
-        }
-    }
-}

@@ -3,17 +3,20 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use braid_array::assemble::{Config, Described, DescribedMember};
 use braid_array::level::{Layout, Level};
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{Op, Refusal, SECTOR_BYTES};
+use braid_host::export::load::Load;
 use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
+use hdrhistogram::Histogram;
 
 use super::EngineOptions;
 use super::case::{CHUNK_BYTES, EnginePlace, members};
-use super::load::{EngineLoad, drive};
+use super::load::{EngineLoad, latencies, measure};
 use crate::compare::member_bytes;
 use crate::compare::rates::Figures;
 use crate::failure::{About, Failure};
@@ -22,6 +25,8 @@ use crate::rig::{LoopDevice, Room, Stack};
 
 /// The clock is read after so much, as often as it costs nothing.
 const BETWEEN_BYTES: u32 = 1 << 20;
+/// Time until an answer comes.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Place of the data on each member.
 const DATA_OFFSET: u64 = 2048;
 
@@ -79,8 +84,37 @@ impl Inside {
     }
 
     pub(super) fn drive(&self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
+        // All of the process but this thread, which waits.
+        let of = |who| cpu_seconds(who).unwrap_or_default();
+        let cpu_s = || Some(of("self") - of("thread-self"));
+        measure(length, cpu_s, |length| self.ask_for(load, length))
+    }
+
+    /// Has the engine's own thread make requests; returns how long each took, and all of them.
+    fn ask_for(&self, load: EngineLoad, length: Duration) -> Result<(Histogram<u64>, f64), String> {
         let array = self.array.as_ref().expect("it runs until it is dropped");
-        drive(array, self.area_bytes, load, length)
+        let area_bytes = self.area_bytes;
+        let latencies = Arc::new(Mutex::new(latencies()));
+        let counted = Arc::clone(&latencies);
+        let took = move |took: Duration| {
+            let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            counted.lock().expect("nobody panics with it").saturating_record(nanos);
+        };
+        let (done, ended) = mpsc::channel();
+        array.load(Load {
+            op: if load.writes { Op::Write { fua: false } } else { Op::Read },
+            bytes: load.bytes,
+            depth: load.depth,
+            length,
+            place: Box::new(move |number| load.offset(number, area_bytes)),
+            took: Box::new(took),
+            done,
+        });
+        let ended = ended.recv_timeout(length + PATIENCE);
+        let ended = ended.map_err(|_| "no answer for a minute".to_owned())?;
+        let seconds = ended.map_err(|error| error.to_string())?.as_secs_f64();
+        let latencies = latencies.lock().expect("nobody panics with it").clone();
+        Ok((latencies, seconds))
     }
 }
 

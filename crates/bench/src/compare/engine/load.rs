@@ -1,12 +1,8 @@
 //! Requests of the engine's own thread, so many at a time, and how long each took.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use braid_array::Op;
-use braid_host::export::load;
-use braid_host::serve::Private;
 use hdrhistogram::Histogram;
 
 use crate::compare::rates::Figures;
@@ -26,7 +22,6 @@ const LOADS: [(u32, usize); 6] =
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
 
@@ -84,17 +79,6 @@ impl EngineLoad {
     }
 }
 
-/// Sends requests to the engine for this time.
-pub(super) fn drive(
-    array: &Private,
-    area_bytes: u64,
-    load: EngineLoad,
-    length: Duration,
-) -> Result<Figures, String> {
-    let ask_for = |length| ask_for(array, area_bytes, load, length);
-    measure(length, || Some(engine_cpu_s()), ask_for)
-}
-
 /// Sends requests for this time, after a warm-up of a tenth of it.
 pub(super) fn measure(
     length: Duration,
@@ -119,42 +103,6 @@ pub(super) fn measure(
 
 pub(super) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
-}
-
-/// Makes requests; returns how long each took, and all of them.
-fn ask_for(
-    array: &Private,
-    area_bytes: u64,
-    load: EngineLoad,
-    length: Duration,
-) -> Result<(Histogram<u64>, f64), String> {
-    let latencies = Arc::new(Mutex::new(latencies()));
-    let counted = Arc::clone(&latencies);
-    let took = move |took: Duration| {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        counted.lock().expect("nobody panics with it").saturating_record(nanos);
-    };
-    let (done, ended) = mpsc::channel();
-    array.load(load::Load {
-        op: if load.writes { Op::Write { fua: false } } else { Op::Read },
-        bytes: load.bytes,
-        depth: load.depth,
-        length,
-        place: Box::new(move |number| load.offset(number, area_bytes)),
-        took: Box::new(took),
-        done,
-    });
-    let ended = ended.recv_timeout(length + PATIENCE);
-    let ended = ended.map_err(|_| "no answer for a minute".to_owned())?;
-    let seconds = ended.map_err(|error| error.to_string())?.as_secs_f64();
-    let latencies = latencies.lock().expect("nobody panics with it").clone();
-    Ok((latencies, seconds))
-}
-
-/// CPU time of the process but for this thread, which waits.
-fn engine_cpu_s() -> f64 {
-    let of = |who| cpu_seconds(who).unwrap_or_default();
-    of("self") - of("thread-self")
 }
 
 /// A disk over vhost-user, as the driver of a virtual machine uses it.

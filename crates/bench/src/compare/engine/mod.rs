@@ -18,7 +18,7 @@ use self::inside::{ArrayShape, Inside, copy};
 use self::load::Driver;
 use self::load::{EngineLoad, keep, loads};
 use super::requests::{fill, job_file};
-use super::{Plan, kept, member_bytes, named};
+use super::{Plan, Wishes, kept, member_bytes, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack, Target};
@@ -109,19 +109,16 @@ impl EngineOptions {
 impl Plan for EngineOptions {
     const NAME: &'static str = "engine";
 
-    fn usual(quick: bool) -> Self {
-        let levels = if quick { &["0", "5"][..] } else { &LEVELS };
+    fn of(wishes: &Wishes) -> Self {
+        let runs = wishes.runs();
+        let levels = if wishes.quick { &["0", "5"][..] } else { &LEVELS };
         let levels = levels.iter().map(|&level| level.to_owned()).collect();
-        if quick {
-            Self { levels, run_ms: 200, area_bytes: 64 << 20, runs: 1 }
+        if wishes.quick {
+            Self { levels, run_ms: 200, area_bytes: 64 << 20, runs }
         } else {
             // So long that percentiles mean something.
-            Self { levels, run_ms: 500, area_bytes: 256 << 20, runs: 3 }
+            Self { levels, run_ms: 500, area_bytes: 256 << 20, runs }
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.runs
     }
 }
 

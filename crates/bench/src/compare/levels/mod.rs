@@ -18,7 +18,7 @@ use self::case::{Cache, LevelCase};
 pub use self::job_file::JobFile;
 pub use self::level::Level;
 use super::rivals::Rival;
-use super::{Plan, kept, named};
+use super::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::{Room, drop_caches};
@@ -27,6 +27,8 @@ use crate::tool::{Tool, fio};
 /// Name of fio's published job file.
 const PUBLISHED_JOB: &str = "cdm";
 
+/// What stores on this machine; over nodes is another comparison.
+const RIVALS: [Rival; 4] = [Rival::Btrfs, Rival::Md, Rival::File, Rival::Nbdkit];
 const MOST_MEMBERS: u16 = 32;
 const LEAST_BYTES: u64 = 4 << 20;
 const MOST_BYTES: u64 = 1 << 40;
@@ -86,31 +88,23 @@ impl LevelOptions {
 impl Plan for LevelOptions {
     const NAME: &'static str = "levels";
 
-    fn usual(quick: bool) -> Self {
+    fn of(wishes: &Wishes) -> Self {
         let published = Self {
             levels: Level::ALL.to_vec(),
             members: None,
             size_bytes: published::SIZE_BYTES,
             loops: published::LOOPS,
             runtime_ms: published::RUNTIME_MS,
-            runs: 3,
-            against: Vec::new(),
+            runs: wishes.runs(),
+            against: wishes.rivals(&RIVALS),
             job: None,
         };
-        if quick {
+        if wishes.quick {
             // More loops than fit into the time: the time ends each job.
-            Self { size_bytes: 16 << 20, loops: 1000, runtime_ms: 120, runs: 1, ..published }
+            Self { size_bytes: 16 << 20, loops: 1000, runtime_ms: 120, ..published }
         } else {
             published
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.runs
-    }
-
-    fn beside(&mut self, rivals: &[Rival]) {
-        self.against = rivals.iter().copied().filter(|rival| *rival != Rival::Gluster).collect();
     }
 }
 

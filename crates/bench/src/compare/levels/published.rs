@@ -1,7 +1,6 @@
 //! Published figures, and the job file that they were measured with.
 
 use super::case::Built;
-use super::level::Level;
 
 /// Where.
 pub(super) const SOURCE: &str = "Ubuntu Weekly Recipe, part 749 (RAID 5, 6 and 10 built with LXD \
@@ -55,7 +54,7 @@ pub(super) fn figures(built: Built, job: &str) -> Option<(f64, f64)> {
     let column = match built {
         Built::Bare => 0,
         Built::Plain => 1,
-        Built::Braid(level) => 2 + Level::ALL[..4].iter().position(|one| *one == level)?,
+        Built::Braid(level) if level.is_published() => 2 + level as usize,
         _ => return None,
     };
     Some((RATES[row][column], REQUESTS[row][column]))
@@ -93,12 +92,13 @@ pub(super) fn job_file(size_bytes: u64, loops: u32, runtime_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::level::Level;
     use super::*;
 
     #[test]
     fn rates_and_requests_that_were_published_fit_together() {
         let all = [Built::Bare, Built::Plain].into_iter();
-        let levels = [Level::ALL[0], Level::RAID_5, Level::RAID_6, Level::NEAR_2].map(Built::Braid);
+        let levels = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Near2].map(Built::Braid);
         for built in all.chain(levels) {
             for (name, block, ..) in JOBS {
                 let (rate, requests) = figures(built, name).expect("published");

@@ -16,9 +16,9 @@ const NAMED: usize = 3;
 
 /// The published figures that were the worst: the job, what it is, and the levels.
 const WORST: [(&str, &str, &[Level]); 3] = [
-    ("RND4KQ32T16-Write", "Small random writes, many at once", &[Level::RAID_5, Level::RAID_6]),
-    ("RND4KQ1T1-Write", "Small random writes, one at a time", &[Level::RAID_5, Level::RAID_6]),
-    ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::RAID_6]),
+    ("RND4KQ32T16-Write", "Small random writes, many at once", &[Level::Raid5, Level::Raid6]),
+    ("RND4KQ1T1-Write", "Small random writes, one at a time", &[Level::Raid5, Level::Raid6]),
+    ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::Raid6]),
 ];
 
 pub(super) fn sentences(numbers: &Levels<'_>) -> Vec<String> {

@@ -8,7 +8,7 @@ use super::{Level, LevelOptions, Rival, published, sentences};
 use crate::compare::Plan;
 use crate::compare::numbers::Numbers;
 
-const RAID_5: Built = Built::Braid(Level::RAID_5);
+const RAID_5: Built = Built::Braid(Level::Raid5);
 const RANDOM: &str = "RND4KQ32T16-Write";
 
 /// Sentences on every published case, as fast as published times a factor.
@@ -38,7 +38,7 @@ fn sentences_follow_the_numbers() {
     assert!(text.contains("No ratio lies below a published one (warm cache)."), "{text}");
     let text = said(&options, Cache::Warm, |built, job| match (built, job) {
         (RAID_5, RANDOM) => 2.0,
-        (Built::Braid(Level::NEAR_2), "SEQ1MQ8T1-Read") => 0.1,
+        (Built::Braid(Level::Near2), "SEQ1MQ8T1-Read") => 0.1,
         _ => 1.0,
     });
     assert!(text.contains("keep 0.73 on RAID 5 and 0.29 on RAID 6"), "{text}");

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::class::{CLASSES, Class, KB, MEMBERS};
-use super::{Plan, kept, named};
+use super::{Plan, Wishes, kept, named};
 use crate::failure::{About, Failure};
 use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
 use crate::rig::process::{Process, until};
@@ -89,18 +89,15 @@ impl fmt::Display for MembersCase {
 impl Plan for MembersOptions {
     const NAME: &'static str = "members";
 
-    fn usual(quick: bool) -> Self {
-        if quick {
+    fn of(wishes: &Wishes) -> Self {
+        let runs = wishes.runs();
+        if wishes.quick {
             // bonnie++ gives no number for what is over within half a second.
-            Self { write_ms: 540, read_ms: 150, whole: false, runs: 1 }
+            Self { write_ms: 540, read_ms: 150, whole: false, runs }
         } else {
             // How large his files were the author does not say; they fitted into memory.
-            Self { write_ms: 15_000, read_ms: 5000, whole: true, runs: 3 }
+            Self { write_ms: 15_000, read_ms: 5000, whole: true, runs }
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.runs
     }
 }
 

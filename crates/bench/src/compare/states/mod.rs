@@ -21,7 +21,7 @@ use self::case::{
 };
 use self::sweep::StateSweep;
 use self::trace::Tracing;
-use super::{Plan, kept, named};
+use super::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::plan::RunJob;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
@@ -117,10 +117,10 @@ impl StateOptions {
 impl Plan for StateOptions {
     const NAME: &'static str = "states";
 
-    fn usual(quick: bool) -> Self {
+    fn of(wishes: &Wishes) -> Self {
         let short = Self {
             sizes_mb: vec![2, 4, 16, 64],
-            runs: 1,
+            runs: wishes.runs(),
             swept_levels: vec![1],
             swept_member_bytes: 256 << 20,
             traced_levels: vec![1, 5, 6],
@@ -129,12 +129,11 @@ impl Plan for StateOptions {
             member_bytes_per_s: 80_000_000,
             dirty_bytes: 26_000_000,
         };
-        if quick {
+        if wishes.quick {
             return short;
         }
         Self {
             sizes_mb: published::SIZES_MB.to_vec(),
-            runs: 3,
             swept_levels: vec![1, 5, 6],
             swept_member_bytes: 6 << 30,
             traced_member_bytes: 4 << 30,
@@ -143,10 +142,6 @@ impl Plan for StateOptions {
             dirty_bytes: 819_000_000,
             ..short
         }
-    }
-
-    fn runs(&mut self) -> &mut u16 {
-        &mut self.runs
     }
 }
 
