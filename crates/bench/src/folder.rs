@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
 use crate::machine::Machine;
 use crate::model::{Found, Gap, Note, Run};
 
@@ -58,14 +58,14 @@ impl Folder {
     /// A new folder, an empty one, or one that holds a report already.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let mut folder = Self { path: path.to_owned(), _lock: None };
-        fs::create_dir_all(path).map_err(|error| folder.system(&error))?;
-        let mut entries = fs::read_dir(path).map_err(|error| folder.system(&error))?;
+        fs::create_dir_all(path).about(path.display(), NEXT)?;
+        let mut entries = fs::read_dir(path).about(path.display(), NEXT)?;
         if entries.next().is_some() && !path.join("raw").is_dir() {
             let reason = "the directory holds something that is no report";
             return Err(Failure::usage(path.display(), reason, NEXT));
         }
-        fs::create_dir_all(path.join("raw")).map_err(|error| folder.system(&error))?;
-        let lock = File::create(path.join(LOCK)).map_err(|error| folder.system(&error))?;
+        fs::create_dir_all(path.join("raw")).about(path.display(), NEXT)?;
+        let lock = File::create(path.join(LOCK)).about(path.display(), NEXT)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(Failure::usage(path.display(), "another run writes into it", NEXT));
         }
@@ -87,10 +87,6 @@ impl Folder {
         &self.path
     }
 
-    fn system(&self, error: &std::io::Error) -> Failure {
-        Failure::system(self.path.display(), error, NEXT)
-    }
-
     /// The lines of the journal that can be read: the last one may have been cut off.
     fn journal(&self) -> Vec<Line> {
         let text = fs::read_to_string(self.path.join(JOURNAL)).unwrap_or_default();
@@ -98,16 +94,13 @@ impl Folder {
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
-        replace(&self.path.join(name), content).map_err(|error| self.system(&error))
+        replace(&self.path.join(name), content).about(self.path.display(), NEXT)
     }
 
     fn append(&self, line: &Line) -> Result<(), Failure> {
-        let file = self.path.join(JOURNAL);
-        let write = || {
-            let mut file: File = OpenOptions::new().create(true).append(true).open(file)?;
-            file.write_all(line.text().as_bytes())
-        };
-        write().map_err(|error| self.system(&error))
+        let file = OpenOptions::new().create(true).append(true).open(self.path.join(JOURNAL));
+        let written = file.and_then(|mut file| file.write_all(line.text().as_bytes()));
+        written.about(self.path.display(), NEXT)
     }
 
     /// Begins a comparison: anew, or where it was if it is resumed. One with other options cannot
@@ -123,12 +116,12 @@ impl Folder {
         if !(resume && before.is_some()) {
             lines.retain(|line| line.comparison != name);
             if raw.exists() {
-                fs::remove_dir_all(&raw).map_err(|error| self.system(&error))?;
+                fs::remove_dir_all(&raw).about(self.path.display(), NEXT)?;
             }
         }
         // What was missing may be there now.
         lines.retain(|line| line.comparison != name || line.gap.is_none());
-        fs::create_dir_all(&raw).map_err(|error| self.system(&error))?;
+        fs::create_dir_all(&raw).about(self.path.display(), NEXT)?;
         self.replace(JOURNAL, lines.iter().map(Line::text).collect::<String>().as_bytes())?;
         let text = serde_json::to_vec_pretty(options).unwrap_or_default();
         self.replace(&format!("raw/{name}/options.json"), &text)
@@ -161,11 +154,11 @@ impl Folder {
         let Place { comparison, case, job, round } = place;
         let name = crate::rig::file_name;
         let directory = format!("raw/{comparison}/{}", name(case));
-        fs::create_dir_all(self.path.join(&directory)).map_err(|error| self.system(&error))?;
+        fs::create_dir_all(self.path.join(&directory)).about(self.path.display(), NEXT)?;
         let mut files = Vec::new();
         for (file, content) in &note.files {
             let path = format!("{directory}/{}.{}.{file}", name(job), round + 1);
-            fs::write(self.path.join(&path), content).map_err(|error| self.system(&error))?;
+            fs::write(self.path.join(&path), content).about(self.path.display(), NEXT)?;
             files.push(path);
         }
         let run = Run {

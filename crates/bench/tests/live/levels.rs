@@ -57,7 +57,7 @@ fn a_job_file_that_leads_elsewhere_is_refused() {
     for (words, reason) in [
         ("--job disk.fio", "/dev/sda"),
         ("--against gluster", "over nodes"),
-        ("--levels 7", "not a level"),
+        ("--levels 7", "[possible values: 1, 5, 6, 10"),
         ("--members 900", "members"),
     ] {
         let said = lab.refused(2, &format!("bench levels --quick {words}"), &[], &[]);

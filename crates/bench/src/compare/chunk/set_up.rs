@@ -89,7 +89,7 @@ pub(super) fn counted(
     let bytes = sweep.member_bytes(options, options.area_bytes.min(64 << 20));
     let stack = Stack::new(room, &sweep.counted()).files(options.members, bytes)?;
     let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
-    let image = whole(&stack);
+    let image = whole(&stack, array_bytes(&stack));
     qemu_img::fill(&qemu_img, &image)?;
     Ok(Standing::on(stack, move |stack, job, note| {
         let write = named(WAYS.map(counted_job), job)? == counted_job(true);
@@ -113,9 +113,9 @@ fn counters(stack: &Stack, when: &str) -> Result<String, Failure> {
     stack.members.iter().map(line).collect()
 }
 
-/// All of an array as a disk.
-fn whole(stack: &Stack) -> Image {
-    Image { name: stack.top.word(), format: "raw", bytes: array_bytes(stack) >> 20 << 20 }
+/// All of what is on top as a disk.
+fn whole(stack: &Stack, bytes: u64) -> Image {
+    Image { name: stack.top.word(), format: "raw", bytes: bytes >> 20 << 20 }
 }
 
 pub(super) fn disk(
@@ -124,47 +124,36 @@ pub(super) fn disk(
     room: &Room,
 ) -> Result<Standing, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
-    let stack = Stack::new(room, &disk.to_string());
-    let (stack, image) = match disk {
-        VirtualDiskPlace::File | VirtualDiskPlace::Nbdkit => {
-            let mut stack = stack.files(1, options.image_bytes)?;
-            if disk == VirtualDiskPlace::Nbdkit {
-                stack = stack.served(Program::Nbdkit)?;
-            }
-            let image = Image { name: stack.top.word(), format: "raw", bytes: options.image_bytes };
-            (stack, image)
-        }
-        _ => on_array(stack, disk, options, &qemu_img)?,
-    };
+    let mut stack = Stack::new(room, &disk.to_string());
+    let mut bytes = options.image_bytes;
+    if matches!(disk, VirtualDiskPlace::File | VirtualDiskPlace::Nbdkit) {
+        stack = stack.files(1, bytes)?;
+    } else {
+        // A file system needs some for itself; so that all are alike, each array has it.
+        let own = if options.xfs { 320 << 20 } else { 64 << 20 };
+        let sweep = ChunkSweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
+        let spec = ArraySpec { nbd: disk == VirtualDiskPlace::Nbd, ..sweep.spec() };
+        let member_bytes = sweep.member_bytes(options, bytes / 8 * 9 + own);
+        stack = stack.files(options.members, member_bytes)?.array(spec)?;
+        bytes = array_bytes(&stack);
+    }
+    if disk == VirtualDiskPlace::Nbdkit {
+        stack = stack.served(Program::Nbdkit)?;
+    }
+    if matches!(disk, VirtualDiskPlace::Device | VirtualDiskPlace::Image { .. }) {
+        stack = stack.device()?;
+    }
+    let mut image = whole(&stack, bytes);
+    if let VirtualDiskPlace::Image { format, kind } = disk {
+        stack = stack.file_system(kind, "noatime")?;
+        let file = stack.top.path().join(format!("disk.{format}"));
+        image = Image { name: file.display().to_string(), format, bytes: options.image_bytes };
+        qemu_img::create(&qemu_img, &image)?;
+    }
     qemu_img::fill(&qemu_img, &image)?;
     let seconds = options.seconds;
     Ok(Standing::on(stack, move |_, job, note| {
         let job = named(DiskJob::ALL, job)?;
         qemu_img::run(&qemu_img, &image, job.load, seconds, note)
     }))
-}
-
-fn on_array(
-    stack: Stack,
-    disk: VirtualDiskPlace,
-    options: &ChunkOptions,
-    qemu_img: &Tool,
-) -> Result<(Stack, Image), Failure> {
-    // A file system needs some for itself; so that all are alike, each array has it.
-    let own = if options.xfs { 320 << 20 } else { 64 << 20 };
-    let sweep = ChunkSweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
-    let bytes = sweep.member_bytes(options, options.image_bytes / 8 * 9 + own);
-    let spec = ArraySpec { nbd: disk == VirtualDiskPlace::Nbd, ..sweep.spec() };
-    let mut stack = stack.files(options.members, bytes)?.array(spec)?;
-    if matches!(disk, VirtualDiskPlace::Device | VirtualDiskPlace::Image { .. }) {
-        stack = stack.device()?;
-    }
-    let mut image = whole(&stack);
-    if let VirtualDiskPlace::Image { format, kind } = disk {
-        stack = stack.file_system(kind, "noatime")?;
-        let file = stack.top.path().join(format!("disk.{format}"));
-        image = Image { name: file.display().to_string(), format, bytes: options.image_bytes };
-        qemu_img::create(qemu_img, &image)?;
-    }
-    Ok((stack, image))
 }

@@ -17,6 +17,7 @@ use self::case::{EXPORTS, EngineCase, EnginePlace, LEVELS, all, levels, members}
 use self::inside::{ArrayShape, Inside, copy};
 use self::load::Driver;
 use self::load::{EngineLoad, keep, loads};
+use super::rates::Figures;
 use super::requests::{fill, job_file};
 use super::{Plan, Wishes, kept, member_bytes, named};
 use crate::failure::Failure;
@@ -67,42 +68,42 @@ impl EngineOptions {
         }
     }
 
+    /// Has something measure each load on what is set up.
+    fn measured(
+        &self,
+        stack: Stack,
+        mut drive: impl FnMut(EngineLoad, Duration) -> Result<Figures, String> + 'static,
+    ) -> Standing {
+        let length = Duration::from_millis(self.run_ms);
+        Standing::on(stack, move |_, job, note| keep(job, note, |load| drive(load, length)))
+    }
+
     /// An array within the process, and what makes its requests.
     fn within(
         &self,
-        case: EngineCase,
-        (shape, place): (ArrayShape, EnginePlace),
+        stack: Stack,
+        shape: ArrayShape,
+        place: EnginePlace,
         room: &Room,
     ) -> Result<Standing, Failure> {
-        let stack = Stack::new(room, &case.to_string());
         let (inside, stack) = Inside::start(self, stack, shape, place, room)?;
-        let length = Duration::from_millis(self.run_ms);
-        Ok(Standing::on(stack, move |_, job, note| {
-            keep(job, note, |load| inside.drive(load, length))
-        }))
+        Ok(self.measured(stack, move |load, length| inside.drive(load, length)))
     }
 
     /// Sets up what is asked by a program, or as a virtual machine asks.
     fn served(&self, case: EngineCase, room: &Room) -> Result<Standing, Failure> {
-        let Self { area_bytes, run_ms, .. } = *self;
-        let stack = case.serve(room, area_bytes)?;
-        let mut stands = if let Target::VhostUser(_) = stack.top {
-            let mut guest = Driver::on(&stack, area_bytes)?;
-            let length = Duration::from_millis(run_ms);
-            Standing::on(stack, move |_, job, note| {
-                keep(job, note, |load| guest.drive(load, length))
-            })
-        } else {
-            fill(room, &stack, area_bytes)?;
-            let tool = Tool::find("fio", "fio")?;
-            Standing::on(stack, move |stack, job, note| {
-                let load: EngineLoad = named(loads(), job)?;
-                let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
-                fio::run(&tool, &text, note)
-            })
-        };
-        stands.forgiven = matches!(case, EngineCase::Beside(_));
-        Ok(stands)
+        let area = (self.area_bytes, self.run_ms);
+        let stack = case.serve(room, self.area_bytes)?;
+        if let Target::VhostUser(_) = stack.top {
+            let mut guest = Driver::on(&stack, self.area_bytes)?;
+            return Ok(self.measured(stack, move |load, length| guest.drive(load, length)));
+        }
+        fill(room, &stack, self.area_bytes)?;
+        let tool = Tool::find("fio", "fio")?;
+        Ok(Standing::on(stack, move |stack, job, note| {
+            let load: EngineLoad = named(loads(), job)?;
+            fio::run(&tool, &job_file(job, &stack.top, load.requests(), area), note)
+        }))
     }
 }
 
@@ -146,22 +147,25 @@ impl Comparison for EngineOptions {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Standing, Failure> {
-        match named(all(self), case)? {
-            case @ EngineCase::Within(level, place) => {
-                self.within(case, (ArrayShape::usual(level), place), room)
+        let case = named(all(self), case)?;
+        let stack = || Stack::new(room, &case.to_string());
+        match case {
+            EngineCase::Within(level, place) => {
+                self.within(stack(), ArrayShape::usual(level), place, room)
             }
-            case @ EngineCase::Stripes => {
-                self.within(case, (ArrayShape::STRIPES, EnginePlace::Memory), room)
+            EngineCase::Stripes => {
+                self.within(stack(), ArrayShape::STRIPES, EnginePlace::Memory, room)
             }
-            case @ EngineCase::Over(..) => self.served(case, room),
-            case @ EngineCase::Beside(_) => self.served(case, room).map_err(Failure::forgiven),
-            case @ EngineCase::Copies => {
+            EngineCase::Over(..) => self.served(case, room),
+            EngineCase::Beside(_) => {
+                let mut stands = self.served(case, room).map_err(Failure::forgiven)?;
+                stands.forgiven = true;
+                Ok(stands)
+            }
+            EngineCase::Copies => {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
-                let length = Duration::from_millis(self.run_ms);
-                Ok(Standing::on(Stack::new(room, &case.to_string()), move |_, job, note| {
-                    keep(job, note, |load| Ok(copy(&mut area, load, length)))
-                }))
+                Ok(self.measured(stack(), move |load, length| Ok(copy(&mut area, load, length))))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::LevelOptions;
-use super::level::Level;
+use super::level::{Facts, Level};
 use crate::compare::rivals::Rival;
 use crate::compare::words::names;
 use crate::failure::Failure;
@@ -114,50 +114,44 @@ impl LevelCase {
         let stack = Stack::new(room, &self.to_string());
         let words = self.cache.losetup();
         let bytes = options.data_bytes();
-        match self.built {
-            Built::Bare => stack.directory(),
-            Built::Plain => {
-                stack.files(1, bytes)?.loops(words)?.file_system(FileSystemKind::Ext4, "")
+        let stack = match self.built {
+            Built::Bare => return stack.directory(),
+            Built::Plain => stack.files(1, bytes)?.loops(words)?,
+            Built::Nbdkit => {
+                let served = stack.files(1, bytes)?.served(Program::Nbdkit)?;
+                served.served(Program::NbdFuse)?.device()?
             }
-            Built::Nbdkit => stack
-                .files(1, bytes)?
-                .served(Program::Nbdkit)?
-                .served(Program::NbdFuse)?
-                .device()?
-                .file_system(FileSystemKind::Ext4, ""),
             Built::Braid(level) => {
-                let facts = level.facts();
+                let Facts { level: word, layout, .. } = level.facts();
                 let mut stack = options.files(stack, level, 0)?;
                 // Braid opens files past the page cache; over it they are devices that go
                 // through it.
                 if self.cache == Cache::Warm {
                     stack = stack.loops(words)?;
                 }
-                let layout = facts.layout.map(str::to_owned);
-                let level = facts.level.to_owned();
-                let spec = ArraySpec { level, layout, ..ArraySpec::default() };
-                stack.array(spec)?.device()?.file_system(FileSystemKind::Ext4, "")
+                let level = (*word).to_owned();
+                let layout = layout.map(str::to_owned);
+                stack.array(ArraySpec { level, layout, ..ArraySpec::default() })?.device()?
             }
             Built::Md(level) => {
                 md_exists()?;
-                let facts = level.facts();
-                let stack = options.files(stack, level, 0)?.loops(words)?;
-                stack.md(facts.level, facts.layout)?.file_system(FileSystemKind::Ext4, "")
+                let Facts { level: word, layout, .. } = level.facts();
+                options.files(stack, level, 0)?.loops(words)?.md(word, *layout)?
             }
             Built::Btrfs(level) => {
                 let mkfs = Tool::find("mkfs.btrfs", "btrfs-progs")?;
                 let stack = options.files(stack, level, BTRFS_OVERHEAD_BYTES)?.loops(words)?;
-                btrfs(stack, &mkfs, level.facts().profile.unwrap_or("single"))
+                return btrfs(stack, &mkfs, level.facts().profile.unwrap_or("single"));
             }
-        }
+        };
+        stack.file_system(FileSystemKind::Ext4, "")
     }
 }
 
 fn btrfs(stack: Stack, mkfs: &Tool, profile: &str) -> Result<Stack, Failure> {
     let names: Vec<String> = stack.members.iter().map(|path| path.display().to_string()).collect();
-    let mut words = vec!["--quiet", "--force", "--data", profile, "--metadata", profile];
-    words.extend(names.iter().map(String::as_str));
-    mkfs.output(&words)?;
+    let words = ["--quiet", "--force", "--data", profile, "--metadata", profile];
+    mkfs.output(&[&words.map(str::to_owned), &names[..]].concat())?;
     let others = names.iter().skip(1).map(|name| format!("device={name}"));
     // Copies on write would be measured instead of the profile.
     let options: Vec<String> = std::iter::once("nodatacow".to_owned()).chain(others).collect();

@@ -46,21 +46,15 @@ fn doubling(numbers: &Members<'_>) -> Option<String> {
     } else {
         "less than the limits let through"
     };
-    match (doubled.is_empty(), less.is_empty()) {
-        (true, true) => None,
-        (false, true) => {
-            Some(format!("Two members double what one writes: {}.", beside(&doubled, what)))
-        }
-        (true, false) => Some(format!(
-            "Two members nowhere double what one writes: {}, {why}.",
-            beside(&less, what)
-        )),
-        (false, false) => Some(format!(
-            "Two members double what one writes: {}; but not everywhere: {}, {why}.",
-            beside(&doubled, what),
-            beside(&less, what)
-        )),
-    }
+    let doubled = beside(&doubled, what);
+    let nowhere = if doubled.is_empty() { "nowhere " } else { "" };
+    let but = match (doubled.is_empty(), less.is_empty()) {
+        (true, true) => return None,
+        (false, true) => String::new(),
+        (true, false) => format!("{}, {why}", beside(&less, what)),
+        (false, false) => format!("; but not everywhere: {}, {why}", beside(&less, what)),
+    };
+    Some(format!("Two members {nowhere}double what one writes: {doubled}{but}."))
 }
 
 fn plateau(numbers: &Members<'_>) -> Option<String> {
@@ -69,24 +63,16 @@ fn plateau(numbers: &Members<'_>) -> Option<String> {
     let share = |case: MembersCase| numbers.share(case, what).unwrap_or_default();
     let (reached, below): (Vec<_>, Vec<_>) =
         all.iter().partition(|(case, _)| share(*case) >= REACHED);
-    let mut sentences = Vec::new();
-    if !reached.is_empty() {
-        let shares: Vec<f64> = reached.iter().map(|(case, _)| share(*case)).collect();
-        sentences.push(format!(
-            "Four members write as much as the host lets through ({} of it), and more members \
-             would write no more: {}.",
-            range(&shares),
-            beside(&reached, what)
-        ));
-    }
-    if !below.is_empty() {
-        let shares: Vec<f64> = below.iter().map(|(case, _)| share(*case)).collect();
-        sentences.push(format!(
-            "Four members stay below what the host lets through ({} of it): {}.",
-            range(&shares),
-            beside(&below, what)
-        ));
-    }
+    let says = |some: Vec<(MembersCase, f64)>, how: &str, more: &str| {
+        let shares = between(ends(some.iter().map(|(case, _)| share(*case)))?, two);
+        let beside = beside(&some, what);
+        Some(format!("Four members {how} the host lets through ({shares} of it){more}: {beside}."))
+    };
+    let sentences = [
+        says(reached, "write as much as", ", and more members would write no more"),
+        says(below, "stay below what", ""),
+    ];
+    let sentences: Vec<String> = sentences.into_iter().flatten().collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
