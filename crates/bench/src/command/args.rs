@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use braid_array::Refusal;
-use braid_bench::compare::cluster::{self, Pattern, Policy, Storage};
+use braid_bench::compare::Rival;
+use braid_bench::compare::cluster::load::ClientLoad;
+use braid_bench::compare::cluster::{self, Policy, Storage};
+use braid_bench::compare::levels::Level;
 use braid_bench::session::RunArgs;
 use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-
-use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunsArgs};
 
 /// Measurements of Braid and of others, side by side in one run, beside the bound computed first.
 #[derive(Debug, Parser)]
@@ -58,6 +59,74 @@ pub(crate) enum BenchCommand {
         #[arg(value_hint = ValueHint::DirPath)]
         dir: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChunkArgs {
+    #[command(flatten)]
+    pub(crate) usual: RunsArgs,
+    /// Whose chunks: 0 5 6 [default: all of them; 0 and 5 with --quick]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',', value_parser = ["0", "5", "6"])]
+    pub(crate) levels: Vec<String>,
+    /// Measure this beside the disks of virtual machines: file (one without an array), nbdkit
+    /// (that over NBD)
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) usual: RunsArgs,
+    /// Which: 0 1 5 6 10 [default: all of them; 0 and 5 with --quick]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    #[arg(value_parser = ["0", "1", "5", "6", "10"])]
+    pub(crate) levels: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    #[command(flatten)]
+    pub(crate) usual: RunsArgs,
+    /// Measure this beside it, where it can be compared: btrfs, md, file, nbdkit
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How often each [default: 3; 1 with --quick]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LevelsArgs {
+    #[command(flatten)]
+    pub(crate) usual: RunsArgs,
+    /// Which, beside one disk without RAID: 0 1 5 6 10 10f2 10o2 [default: all of them]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) levels: Vec<Level>,
+    /// Size of the file that is read and written, or with --job the room for files [default: 1G;
+    /// 16M with --quick]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<Size>,
+    /// Measure this beside it: btrfs (its RAID profiles), md (the kernel's RAID), file (the file
+    /// system below), nbdkit (one file, served in user space)
+    #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
+    /// Run this job file of fio's instead of the published one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) job: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The report's directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -164,30 +233,22 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// What to do
-    #[arg(long)]
-    pub(crate) pattern: Pattern,
+    /// What to do, and for how long, as JSON
+    #[arg(value_parser = parse_load)]
+    pub(crate) load: ClientLoad,
     /// Who makes the parities
     #[arg(long)]
     pub(crate) schedule: WriteSchedule,
     /// How data travels
     #[arg(long, default_value = "tcp")]
     pub(crate) fabric: String,
-    /// Length of the measurement
-    #[arg(long, value_name = "S")]
-    pub(crate) seconds: f64,
-    /// What comes before it
-    #[arg(long, value_name = "S")]
-    pub(crate) warm_up: f64,
-    /// Data at once, unless writes are small
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) in_flight: Size,
-    /// Data of a stripe
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) stripe: Size,
     /// The members that are there, node://HOST:PORT/VOLUME
     #[arg(required = true, value_name = "MEMBER", value_parser = parse_node)]
     pub(crate) members: Vec<NodeArg>,
+}
+
+fn parse_load(text: &str) -> Result<ClientLoad, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
@@ -200,14 +261,9 @@ fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
 /// Reads a rate in bits a second. The error says what would have been right.
 fn parse_rate(text: &str) -> Result<u64, Refusal> {
     let plain = text.strip_suffix("bit").unwrap_or(text);
-    let (digits, unit) = match plain.char_indices().next_back() {
-        Some((at, 'K' | 'k')) => (&plain[..at], 1_000),
-        Some((at, 'M' | 'm')) => (&plain[..at], 1_000_000),
-        Some((at, 'G' | 'g')) => (&plain[..at], 1_000_000_000),
-        _ => (plain, 1),
-    };
-    let number: Option<u64> = if digits.starts_with('+') { None } else { digits.parse().ok() };
-    let rate = number.and_then(|number| number.checked_mul(unit));
+    // Units of a rate are powers of 1000, as those of a size in bytes are.
+    let unit = if plain.ends_with(|last: char| last.is_ascii_alphabetic()) { "B" } else { "" };
+    let rate = parse_size(&format!("{plain}{unit}")).ok().map(|size| size.0);
     rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
         .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
 }
@@ -220,12 +276,12 @@ mod tests {
 
     #[test]
     fn rates_are_read() {
-        for (text, rate) in [("500M", 500_000_000), ("1g", 1_000_000_000), ("2000000", 2_000_000)] {
+        for (text, rate) in [("500M", 500_000_000), ("1.5g", 1_500_000_000), ("2000000", 2_000_000)]
+        {
             assert_eq!(parse_rate(text), Ok(rate), "{text}");
         }
         assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
-        for text in ["", "M", "0", "1K", "-5M", "+5M", "1.5G", "5 M", "2000G", "99999999999999999G"]
-        {
+        for text in ["", "M", "0", "1K", "-5M", "+5M", "5 M", "2000G", "99999999999999999G"] {
             assert!(parse_rate(text).is_err(), "{text}");
         }
     }

@@ -1,19 +1,24 @@
-//! `braid bench cluster`: the arrays that were published, or the ones that were typed.
+//! `braid bench cluster`: the arrays that were published, or the ones that were typed; and `braid
+//! bench load`, one of its clients.
+
+use std::io::{self, BufRead};
+use std::ops::RangeInclusive;
 
 use braid_array::level::Level;
+use braid_bench::compare::cluster::load::{self, ClientLoad};
 use braid_bench::compare::cluster::{
     Cluster, ClusterOptions, ClusterSweep, Pattern, WriteSchedule,
 };
 use braid_bench::rig::spaces::MAX_HOSTS;
-use braid_cli::{Failure, Size, Typed, fabric, family, output};
+use braid_cli::{Failure, Size, Typed, fabric, family, open_nodes, output, system_error};
 use braid_cluster::family::XOR2D_NAME;
+use braid_host::serve::Private;
 
-use super::args::ClusterArgs;
+use super::args::{ClusterArgs, LoadArgs, RunsArgs};
 use super::compare;
-use super::runs::RunsArgs;
 
-const RUNS: std::ops::RangeInclusive<u16> = 1..=99;
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
+const RUNS: RangeInclusive<u16> = 1..=99;
+const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
     let Some(level) = &args.level else {
@@ -103,4 +108,28 @@ fn check_block(
     }
     let code = family(&typed)?;
     code.code(nodes, 0).map(drop).map_err(|error| typed.wrong(&error))
+}
+
+/// One client: assembles the array, says so, waits to be told to begin, measures, says what it
+/// measured, and stops when there is nothing more to be told.
+pub(super) fn load(args: &LoadArgs) -> Result<(), Failure> {
+    let refused =
+        |reason: String| Failure::refused("bench", "load", reason, "see what the nodes say");
+    let kind = fabric("bench", Some(&args.fabric))?;
+    let lost = args.load.pattern.lost();
+    let array = open_nodes(&args.members, lost, args.schedule, kind.into())?;
+    let array = Private::start(array).map_err(|error| refused(error.to_string()))?;
+    let load = ClientLoad { array_bytes: array.size_bytes(), ..args.load };
+    output::answer("ready\n")?;
+    let mut told = io::stdin().lock().lines();
+    let system = |error: io::Error| refused(system_error(&error));
+    told.next().transpose().map_err(system)?;
+    let done = match load.pattern {
+        Pattern::Rebuild => load::rebuild(array.submissions()),
+        _ => load::drive(array.submissions(), &load),
+    };
+    let done = done.map_err(refused)?;
+    output::answer(&format!("{}\n", serde_json::json!(done)))?;
+    told.next().transpose().map_err(system)?;
+    array.stop().map_err(|error| refused(error.to_string()))
 }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use braid_bench::compare::rivals::Rival;
-use braid_bench::compare::{self, Plan, Wishes, chunk, engine, levels, policies};
+use braid_bench::compare::{self, Plan, Rival, Wishes, chunk, engine, levels, policies};
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
 use braid_bench::runner;
@@ -12,7 +11,7 @@ use braid_bench::session::{self, RunArgs};
 use braid_cli::{Failure, output, system_error};
 use indicatif::ProgressBar;
 
-use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunsArgs};
+use super::args::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunsArgs};
 
 /// Where the report goes if it was not said.
 const REPORT: &str = "braid-bench";

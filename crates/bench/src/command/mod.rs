@@ -10,11 +10,9 @@ use args::{BenchArgs, BenchCommand, LabCommand};
 mod args;
 mod cluster;
 mod compare;
-mod load;
 #[cfg(test)]
 #[path = "../../../cli/tests/live/documented/pages.rs"]
 mod pages;
-mod runs;
 
 /// Runs the command of the command line.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -28,7 +26,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::Policies(args) => compare::policies(args),
         BenchCommand::All(args) => compare::all(args),
         BenchCommand::Report(args) => compare::report(args),
-        BenchCommand::Load(args) => load::load(args),
+        BenchCommand::Load(args) => cluster::load(args),
         BenchCommand::Lab(command) => lab_command(command),
         BenchCommand::Completions { shell } => braid_cli::completions::<BenchArgs>(*shell),
         BenchCommand::Man { dir } => braid_cli::man_pages::<BenchArgs>(dir, &[]),

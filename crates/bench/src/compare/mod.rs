@@ -10,7 +10,6 @@ mod numbers;
 pub mod policies;
 mod rates;
 mod requests;
-pub mod rivals;
 pub mod states;
 #[cfg(test)]
 mod tests;
@@ -22,9 +21,25 @@ use braid_array::level::Level;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::rivals::Rival;
+use self::words::names;
 use crate::failure::Failure;
 use crate::model::Comparison;
+
+names! {
+    /// Something to be measured beside Braid.
+    pub enum Rival {
+        /// The RAID profiles of btrfs, in the kernel.
+        Btrfs = "btrfs",
+        /// The kernel's own software RAID.
+        Md = "md",
+        /// The file or disk below, with nothing between.
+        File = "file",
+        /// nbdkit's file plugin: another server in user space, without RAID.
+        Nbdkit = "nbdkit",
+        /// A dispersed volume of GlusterFS, over nodes.
+        Gluster = "gluster",
+    }
+}
 
 /// Plan of a comparison. Its fields are the options that decide about the findings, as the report's
 /// folder keeps them.

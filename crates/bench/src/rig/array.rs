@@ -18,8 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Specification of an array, for `braid create` and `braid assemble`.
 #[derive(Clone, Debug, Default)]
 pub struct ArraySpec {
-    /// Unique among those that stand at the same time; letters and digits are kept.
-    pub name: String,
     /// Word for `--level`.
     pub level: String,
     /// Word for `--layout`.
@@ -61,9 +59,10 @@ pub struct Array {
 }
 
 impl Array {
-    /// Creates the array and serves it in a process that ends with this one.
-    pub fn start(room: &Room, spec: &ArraySpec) -> Result<Self, Failure> {
-        let name = file_name(&spec.name);
+    /// Creates the array and serves it in a process that ends with this one. Its name is unique
+    /// among those that stand at the same time; letters and digits are kept.
+    pub fn start(room: &Room, name: &str, spec: &ArraySpec) -> Result<Self, Failure> {
+        let name = file_name(name);
         let directory = room.scratch.join(format!("{name}.array"));
         let keep = Guard::directory(&directory)?;
         let mounted = directory.join("mnt");

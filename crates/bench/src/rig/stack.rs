@@ -83,9 +83,8 @@ impl Stack {
     /// An array of the members, or of those that the specification has. On top is its file, or the
     /// address of its other export.
     pub fn array(mut self, spec: ArraySpec) -> Result<Self, Failure> {
-        let name = self.name.clone();
         let members = if spec.members.is_empty() { self.members.clone() } else { spec.members };
-        let array = Array::start(&self.room, &ArraySpec { name, members, ..spec })?;
+        let array = Array::start(&self.room, &self.name, &ArraySpec { members, ..spec })?;
         self.server = Some(array.pid());
         self.commands.extend_from_slice(array.commands());
         let top = array.target();

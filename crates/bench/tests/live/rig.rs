@@ -31,14 +31,13 @@ fn a_file_system_on_an_array_stands_and_goes() {
     let room = room(directory.path());
     let files = room.member_files("RAID 5", 3, 64 << 20).expect("room");
     let spec = ArraySpec {
-        name: "RAID 5".to_owned(),
         level: "5".to_owned(),
         chunk_bytes: Some(64 << 10),
         members: files.paths.clone(),
         nbd: true,
         ..ArraySpec::default()
     };
-    let array = Array::start(&room, &spec).expect("an array");
+    let array = Array::start(&room, "RAID 5", &spec).expect("an array");
     assert!(array.size_bytes() > 100 << 20, "{}", array.size_bytes());
     assert!(array.mdstat().expect("text").contains("raid5"));
     assert_eq!(array.status().expect("JSON")["raid_devices"], 3);

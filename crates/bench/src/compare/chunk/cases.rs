@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ChunkOptions;
-use crate::compare::rivals::Rival;
+use crate::compare::Rival;
 use crate::compare::words::size;
 use crate::rig::FileSystemKind;
 use crate::tool::qemu_img::Load;

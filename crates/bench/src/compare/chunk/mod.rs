@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use self::cases::{ChunkCase, ChunkSweep, DiskJob, SweepJob, VirtualDiskPlace, WAYS, counted_job};
 use self::numbers::Chunks;
-use super::rivals::Rival;
 use super::words::size;
-use super::{Plan, Wishes, kept, named};
+use super::{Plan, Rival, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Gap, Group, Job, Standing};
 use crate::rig::{FileSystemKind, Room};

@@ -9,6 +9,7 @@ use braid_array::events::SyncAction;
 use braid_array::status::{MemberState, Status};
 use braid_array::{MemberId, RequestError, SECTOR_BYTES};
 use braid_host::submission::{Message, SubmissionQueue};
+use serde::{Deserialize, Serialize};
 
 use super::setting::Done;
 use super::words::Pattern;
@@ -20,7 +21,7 @@ const SMALL_DEPTH: u64 = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Requests to be made, and for how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ClientLoad {
     /// Kind of requests.
     pub pattern: Pattern,
@@ -32,7 +33,7 @@ pub struct ClientLoad {
     pub in_flight_bytes: u64,
     /// Data of a stripe.
     pub stripe_bytes: u64,
-    /// Length of the array.
+    /// Length of the array, which the client knows.
     pub array_bytes: u64,
 }
 

@@ -11,6 +11,7 @@ use braid_cluster::pipeline::Params;
 use braid_cluster::{Family, Pipeline, Planner};
 
 use super::line;
+use super::load::ClientLoad;
 use super::rig::{MeasurementKind, Rig};
 use super::setting::{Counters, LineRate, Raw, Setting, difference};
 use super::words::{Pattern, Storage};
@@ -150,13 +151,17 @@ impl Nodes {
         let host = SpaceHost::Client(client);
         let failed = failed(host);
         let mut command = self.site.braid(host);
-        command.args(["bench", "load", "--pattern", kind.pattern.name()]);
-        command.args(["--schedule", kind.schedule.name()]);
-        command.args(["--fabric", &self.setting.fabric]);
-        command.args(["--seconds", &self.seconds.to_string()]);
-        command.args(["--warm-up", &WARM_UP.as_secs_f64().to_string()]);
-        command.args(["--in-flight", &self.in_flight_bytes().to_string()]);
-        command.args(["--stripe", &self.setting.stripe_bytes().to_string()]);
+        let stripe_bytes = self.setting.stripe_bytes();
+        let load = ClientLoad {
+            pattern: kind.pattern,
+            warm_up: WARM_UP,
+            length: Duration::from_secs_f64(self.seconds),
+            in_flight_bytes: (STRIPES_IN_FLIGHT * stripe_bytes).clamp(IN_FLIGHT.0, IN_FLIGHT.1),
+            stripe_bytes,
+            array_bytes: 0,
+        };
+        command.args(["bench", "load", &serde_json::json!(load).to_string()]);
+        command.args(["--schedule", kind.schedule.name(), "--fabric", &self.setting.fabric]);
         let volume = volume(client, kind.pattern);
         command.args(self.members(&volume).skip(kind.pattern.lost().into()));
         let log = self.scratch.join(format!("{host}.log"));
@@ -164,10 +169,6 @@ impl Nodes {
         // It says when the array is assembled, then waits to be told to begin.
         client.read_line(START).map_err(failed)?;
         Ok(client)
-    }
-
-    fn in_flight_bytes(&self) -> u64 {
-        (STRIPES_IN_FLIGHT * self.setting.stripe_bytes()).clamp(IN_FLIGHT.0, IN_FLIGHT.1)
     }
 
     fn count(&self, clients: &[Process]) -> Counters {

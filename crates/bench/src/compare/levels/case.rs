@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::LevelOptions;
 use super::level::{Facts, Level};
-use crate::compare::rivals::Rival;
+use crate::compare::Rival;
 use crate::compare::words::names;
 use crate::failure::Failure;
 use crate::rig::{

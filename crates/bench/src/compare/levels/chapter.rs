@@ -4,7 +4,7 @@ use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
 use super::numbers::{Against, CPU, IOPS, Levels, METRICS, P99, RATE};
 use super::{LevelOptions, published, sentences};
-use crate::compare::rivals::Rival;
+use crate::compare::Rival;
 use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
     Axis, Cell, Chapter, Found, Plot, Point, Published, Rule, Series, Style, Table,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::case::{Built, Cache, LevelCase};
 use super::level::Level;
 use super::{LevelOptions, published};
+use crate::compare::Rival;
 use crate::compare::numbers::{Numbers, reading};
-use crate::compare::rivals::Rival;
 use crate::model::{Found, Measured};
 use crate::tool::fio;
 
