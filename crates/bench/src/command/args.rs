@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use braid_array::Refusal;
 use braid_bench::compare::Rival;
 use braid_bench::compare::cluster::load::ClientLoad;
-use braid_bench::compare::cluster::{self, Policy, Storage};
+use braid_bench::compare::cluster::{ClusterSweep, parse_rate};
 use braid_bench::compare::levels::Level;
 use braid_bench::session::RunArgs;
 use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
@@ -131,43 +131,8 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArgs {
-    /// Level: 0 1 4 5 6 10 [default: the arrays that were published, and more nodes]
-    #[arg(long, short, value_name = "LEVEL", requires = "nodes")]
-    #[arg(conflicts_with_all = ["quick", "members"])]
-    pub(crate) level: Option<String>,
-    /// Layout [default: xor2d for level 6, else as braid create has it]
-    #[arg(long, short = 'p', value_name = "LAYOUT", requires = "level")]
-    pub(crate) layout: Option<String>,
-    /// How many nodes; several numbers are measured one after the other
-    #[arg(long, short = 'n', value_name = "N", value_delimiter = ',', requires = "level")]
-    pub(crate) nodes: Vec<u16>,
-    /// Rate of every link, in both directions, in bits a second; K, M, G are powers of 1000
-    /// [default: loopback, as fast as it goes]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "level")]
-    pub(crate) link: Option<u64>,
-    /// What to compare
-    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', requires = "level")]
-    #[arg(default_value = "client,chain,encoder")]
-    pub(crate) schedules: Vec<cluster::WriteSchedule>,
-    /// How many clients, each with a volume of its own
-    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
-    #[arg(requires = "level")]
-    pub(crate) clients: Vec<u16>,
-    /// The array's chunk [default: as braid create has it]
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size)]
-    #[arg(requires = "level")]
-    pub(crate) block: Vec<Size>,
-    /// What the arrays do about unclean stops; several are compared
-    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "resync")]
-    #[arg(requires = "level")]
-    pub(crate) policies: Vec<Policy>,
-    /// Where the nodes keep their volumes
-    #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
-    #[arg(requires = "level")]
-    pub(crate) storage: Vec<Storage>,
-    /// How data travels: tcp, ofi or ofi:PROVIDER
-    #[arg(long, value_name = "FABRIC", default_value = "tcp", requires = "level")]
-    pub(crate) fabric: String,
+    #[command(flatten)]
+    pub(crate) sweep: ClusterSweep,
     /// Length of one measurement, after it has warmed up
     #[arg(long, value_name = "S", default_value_t = 3.0, requires = "level")]
     pub(crate) seconds: f64,
@@ -258,38 +223,16 @@ fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     }
 }
 
-/// Reads a rate in bits a second. The error says what would have been right.
-fn parse_rate(text: &str) -> Result<u64, Refusal> {
-    let plain = text.strip_suffix("bit").unwrap_or(text);
-    // Units of a rate are powers of 1000, as those of a size in bytes are.
-    let unit = if plain.ends_with(|last: char| last.is_ascii_alphabetic()) { "B" } else { "" };
-    let rate = parse_size(&format!("{plain}{unit}")).ok().map(|size| size.0);
-    rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
-        .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum;
 
     use super::*;
 
-    #[test]
-    fn rates_are_read() {
-        for (text, rate) in [("500M", 500_000_000), ("1.5g", 1_500_000_000), ("2000000", 2_000_000)]
-        {
-            assert_eq!(parse_rate(text), Ok(rate), "{text}");
-        }
-        assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
-        for text in ["", "M", "0", "1K", "-5M", "+5M", "5 M", "2000G", "99999999999999999G"] {
-            assert!(parse_rate(text).is_err(), "{text}");
-        }
-    }
-
     /// A client is told its schedule by the name that the comparison has for it.
     #[test]
     fn names_are_those_of_the_comparison() {
-        for schedule in cluster::WriteSchedule::ALL {
+        for schedule in braid_bench::compare::cluster::WriteSchedule::ALL {
             assert!(WriteSchedule::from_str(schedule.name(), false).is_ok(), "{schedule}");
         }
     }

@@ -21,18 +21,19 @@ const RUNS: RangeInclusive<u16> = 1..=99;
 const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 
 pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
-    let Some(level) = &args.level else {
+    if args.sweep.level.is_empty() {
         return compare::usual::<Cluster>(&RunsArgs { run: args.run.clone(), runs: None });
-    };
-    let options = options(args, level)?;
-    if args.link.is_none() {
+    }
+    let options = options(args)?;
+    if args.sweep.link_bit_s.is_none() {
         output::warning("bench cluster: no --link, so all runs over loopback, unshaped");
     }
     compare::run_as_said(&args.run, vec![Box::new(Cluster::new(options))])
 }
 
 /// Checks the arguments and returns the options.
-fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
+fn options(args: &ClusterArgs) -> Result<ClusterOptions, Failure> {
+    let asked = &args.sweep;
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("bench", "cluster", reason, next));
     if !RUNS.contains(&args.runs) {
@@ -41,19 +42,18 @@ fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
     if !SECONDS.contains(&args.seconds) {
         return usage("--seconds is out of range", "use 0.1 to 600");
     }
-    if args.clients.iter().any(|clients| !(1..=MAX_HOSTS).contains(clients)) {
+    if asked.clients.iter().any(|clients| !(1..=MAX_HOSTS).contains(clients)) {
         return usage("--clients is out of range", "use 1 to 64");
     }
-    if args.against.is_some() && args.link.is_none() {
+    if args.against.is_some() && asked.link_bit_s.is_none() {
         return usage("another file system is measured in a lab only", "give --link a rate");
     }
-    fabric("bench", Some(&args.fabric))?;
-    let by_default = matches!(level.parse(), Ok(Level::Raid6)).then_some(XOR2D_NAME);
-    let layout = args.layout.as_deref().or(by_default);
-    for &nodes in &args.nodes {
-        check_block(level, layout, nodes, None)?;
-        for &block in &args.block {
-            check_block(level, layout, nodes, Some(block))?;
+    fabric("bench", Some(&asked.fabric))?;
+    let by_default = matches!(asked.level.parse(), Ok(Level::Raid6)).then_some(XOR2D_NAME);
+    let layout = asked.layout.clone().or(by_default.map(str::to_owned));
+    for &nodes in &asked.nodes {
+        for block in [None].into_iter().chain(asked.block_bytes.iter().copied().map(Some)) {
+            check_block(&asked.level, layout.as_deref(), nodes, block.map(Size))?;
         }
     }
     let others = [
@@ -67,20 +67,9 @@ fn options(args: &ClusterArgs, level: &str) -> Result<ClusterOptions, Failure> {
         (args.durable_writes, Pattern::Write4kDurable),
         (args.rebuild, Pattern::Rebuild),
     ];
-    let sweep = ClusterSweep {
-        level: level.to_owned(),
-        layout: layout.map(str::to_owned),
-        nodes: args.nodes.clone(),
-        clients: args.clients.clone(),
-        block_bytes: args.block.iter().map(|block| block.0).collect(),
-        policies: args.policies.clone(),
-        storage: args.storage.clone(),
-        fabric: args.fabric.clone(),
-        link_bit_s: args.link,
-        schedules: args.schedules.clone(),
-        others: others.into_iter().filter(|(asked, _)| *asked).map(|(_, other)| other).collect(),
-        gluster: args.against.is_some(),
-    };
+    let others = others.into_iter().filter(|(asked, _)| *asked).map(|(_, other)| other).collect();
+    let gluster = args.against.is_some();
+    let sweep = ClusterSweep { layout, others, gluster, ..asked.clone() };
     for setting in sweep.settings() {
         let missing = |schedule: &&WriteSchedule| !setting.has(**schedule);
         if let Some(schedule) = sweep.schedules.iter().find(missing) {

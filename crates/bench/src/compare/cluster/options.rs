@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use braid_array::Refusal;
 use braid_cluster::pipeline::Params;
+use braid_host::size;
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::gluster;
 use super::rig::MeasurementKind;
 use super::setting::Setting;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
-use crate::compare::words::size;
 use crate::model::{Group, Job};
 
 const LINK_BIT_S: u64 = 500_000_000;
@@ -35,34 +37,63 @@ pub struct ClusterOptions {
     pub runs: u16,
 }
 
-/// Settings that differ in what is varied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Settings that differ in what is varied, as they are typed and kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Args)]
 pub struct ClusterSweep {
-    /// Name as it is typed.
+    /// Level: 0 1 4 5 6 10 [default: the arrays that were published, and more nodes]
+    #[arg(long, short, value_name = "LEVEL", default_value = "", hide_default_value = true)]
+    #[arg(requires = "nodes", conflicts_with_all = ["quick", "members"])]
     pub level: String,
-    /// Layout as it is typed; `None`: as `braid create` has it.
+    /// Layout [default: xor2d for level 6, else as braid create has it]
+    #[arg(long, short = 'p', value_name = "LAYOUT", requires = "level")]
     pub layout: Option<String>,
-    /// Count.
+    /// How many nodes; several numbers are measured one after the other
+    #[arg(long, short = 'n', value_name = "N", value_delimiter = ',', requires = "level")]
     pub nodes: Vec<u16>,
-    /// Numbers of clients, each with a volume of its own.
+    /// How many clients, each with a volume of its own
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
+    #[arg(requires = "level")]
     pub clients: Vec<u16>,
-    /// The array's chunk; none: the one that suits the array.
+    /// The array's chunk [default: the one that suits the array]
+    #[arg(long = "block", value_name = "SIZE", value_delimiter = ',', requires = "level")]
+    #[arg(value_parser = size::parse)]
     pub block_bytes: Vec<u64>,
-    /// Policies that are compared, too.
+    /// What the arrays do about unclean stops; several are compared
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "resync")]
+    #[arg(requires = "level")]
     #[serde(default = "resync")]
     pub policies: Vec<Policy>,
-    /// Places of nodes' volumes.
+    /// Where the nodes keep their volumes
+    #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
+    #[arg(requires = "level")]
     pub storage: Vec<Storage>,
-    /// Fabric over which data travels.
+    /// How data travels: tcp, ofi or ofi:PROVIDER
+    #[arg(long, value_name = "FABRIC", default_value = "tcp", requires = "level")]
     pub fabric: String,
-    /// Rate of every link, in bits a second; `None`: loopback, as fast as it goes.
+    /// Rate of every link, in both directions, in bits a second; K, M, G are powers of 1000
+    /// [default: loopback, as fast as it goes]
+    #[arg(long = "link", value_name = "RATE", value_parser = parse_rate, requires = "level")]
     pub link_bit_s: Option<u64>,
-    /// Schedules of writes that are compared.
+    /// What to compare
+    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', requires = "level")]
+    #[arg(default_value = "client,chain,encoder")]
     pub schedules: Vec<WriteSchedule>,
     /// Patterns measured beside writes, with one schedule: they do not depend on it.
+    #[arg(skip)]
     pub others: Vec<Pattern>,
     /// A dispersed volume of GlusterFS beside it.
+    #[arg(skip)]
     pub gluster: bool,
+}
+
+/// Reads a rate in bits a second. The error says what would have been right.
+pub fn parse_rate(text: &str) -> Result<u64, Refusal> {
+    let plain = text.strip_suffix("bit").unwrap_or(text);
+    // Units of a rate are powers of 1000, as those of a size in bytes are.
+    let unit = if plain.ends_with(|last: char| last.is_ascii_alphabetic()) { "B" } else { "" };
+    let rate = size::parse(&format!("{plain}{unit}")).ok();
+    rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
+        .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
 }
 
 /// Case: an array with the schedule of its writes; without one, GlusterFS.
@@ -90,7 +121,7 @@ impl ClusterCase {
             words.push(format!("--layout {layout}"));
         }
         words.push(format!("--nodes {nodes}"));
-        words.extend(schedule.map(|_| format!("--block {}", size(*block_bytes))));
+        words.extend(schedule.map(|_| format!("--block {}", size::typed(*block_bytes))));
         if *policy != Policy::Resync {
             words.push(format!("--policies {policy}"));
         }
@@ -321,6 +352,18 @@ mod tests {
         let shape = |group: &Group| (group.cases.len(), group.jobs.len());
         // Without two of its nodes the array cannot be read.
         assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn rates_are_read() {
+        for (text, rate) in [("500M", 500_000_000), ("1.5g", 1_500_000_000), ("2000000", 2_000_000)]
+        {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
+        for text in ["", "M", "0", "1K", "-5M", "+5M", "5 M", "2000G", "99999999999999999G"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
     }
 
     #[test]
