@@ -138,6 +138,7 @@ pub(crate) struct ClusterArgs {
     pub(crate) seconds: f64,
     /// How often the schedules take turns
     #[arg(long, value_name = "R", default_value_t = 3, requires = "level")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) runs: u16,
     /// Measure reads, too
     #[arg(long, requires = "level")]

@@ -16,17 +16,20 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde::{Deserialize, Serialize};
 
 use super::leftovers::{Guard, Leftover};
 use super::spaces::{self, MAX_HOSTS, SpaceHost, inside, namespace};
-use crate::failure::Failure;
+use crate::failure::{About, Failure};
+use crate::tool::Tool;
 
 /// Labs of processes are called after them.
 const PROCESS: &str = "bench";
 const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
+/// Next step where something of it cannot be made.
+const CHECK: &str = "check that the kernel has it";
 /// Queue for each peer; what overflows it is dropped.
 const QUEUE_BYTES: u32 = 1 << 20;
 /// Bytes that a link has carried since the lab is up, as its network devices count: the headers of
@@ -103,17 +106,18 @@ impl Blueprint {
     }
 
     fn build(&self) -> Result<(), Failure> {
+        let name = &self.name;
         let hosts = self.hosts();
-        let switch = namespace(&self.name, "sw");
+        let switch = namespace(name, "sw");
         let mut add = format!("netns add {switch}\n");
         for host in &hosts {
             let _ = writeln!(add, "netns add {}", namespace(&self.name, host));
         }
         self.batch("ip", None, &add)?;
         for space in hosts.iter().map(|host| namespace(&self.name, host)) {
-            inside(&space, quiet).map_err(|error| self.system(&error))?;
+            inside(&space, quiet).about(called(name), CHECK)?;
         }
-        inside(&switch, quiet).map_err(|error| self.system(&error))?;
+        inside(&switch, quiet).about(called(name), CHECK)?;
         self.batch("ip", Some(&switch), &self.bridge(&hosts))?;
         let mut ports = String::new();
         for host in &hosts {
@@ -147,33 +151,22 @@ impl Blueprint {
 
     /// Runs a script of `ip` or `tc`.
     fn batch(&self, tool: &str, space: Option<&str>, script: &str) -> Result<(), Failure> {
-        let mut command = Command::new(tool);
+        let mut command = Tool::find(tool, "iproute2")?.command();
         command.args(space.map(|space| ["-n", space]).iter().flatten()).args(["-batch", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut run = || {
-            let mut child = command.spawn()?;
+        let output = command.spawn().and_then(|mut child| {
             // A tool that ends early says why on its stderr.
             let _ = child.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
             child.wait_with_output()
-        };
-        let output = run().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                let reason = format!("there is no command {tool}");
-                Failure::gap(called(&self.name), reason, "install the package iproute2")
-            }
-            _ => self.system(&error),
-        })?;
+        });
+        let output = output.about(called(&self.name), CHECK)?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let reason =
             format!("{tool} refuses: {}", said.lines().next().unwrap_or("no reason given"));
-        Err(Failure::refused(called(&self.name), reason, "check that the kernel has it"))
-    }
-
-    fn system(&self, error: &io::Error) -> Failure {
-        Failure::system(called(&self.name), error, "check that the kernel has it")
+        Err(Failure::refused(called(&self.name), reason, CHECK))
     }
 }
 

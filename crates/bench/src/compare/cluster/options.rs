@@ -52,7 +52,7 @@ pub struct ClusterSweep {
     pub nodes: Vec<u16>,
     /// How many clients, each with a volume of its own
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1")]
-    #[arg(requires = "level")]
+    #[arg(requires = "level", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub clients: Vec<u16>,
     /// The array's chunk [default: the one that suits the array]
     #[arg(long = "block", value_name = "SIZE", value_delimiter = ',', requires = "level")]

@@ -53,15 +53,10 @@ impl Ruler {
                 let ticks = values.map(|value| Tick { place: value, label: write(value) });
                 Self { scale: Scale::Linear, low, high, ticks: ticks.collect() }
             }
-            Scale::Log2 => {
-                let low = low * (1.0 - air);
-                let high = high * (1.0 + air);
-                let steps = doublings(low, high);
-                Self::of_steps(&Scale::Log2, &steps, write)
-            }
-            Scale::Log10 => {
-                let steps = decades(low * (1.0 - air), high * (1.0 + air));
-                Self::of_steps(&Scale::Log10, &steps, write)
+            Scale::Log2 | Scale::Log10 => {
+                let steps = if axis.scale == Scale::Log2 { doublings } else { decades };
+                let steps = steps(low * (1.0 - air), high * (1.0 + air));
+                Self::of_steps(&axis.scale, &steps, write)
             }
         }
     }
