@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::failure::{About, Failure};
 use crate::machine::Machine;
 use crate::model::{Found, Gap, Note, Run};
+use crate::rig::file_name;
 
 const JOURNAL: &str = "raw/journal.jsonl";
 const LOCK: &str = "raw/lock";
@@ -39,19 +40,6 @@ struct Line {
     run: Option<Run>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     gap: Option<Gap>,
-}
-
-/// Address of a run in the journal.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The name of the comparison.
-    pub comparison: &'a str,
-    /// Name of the case.
-    pub case: &'a str,
-    /// Name of the job.
-    pub job: &'a str,
-    /// Number of the round, from 0.
-    pub round: u16,
 }
 
 impl Folder {
@@ -143,33 +131,16 @@ impl Folder {
         found
     }
 
-    /// Keeps what a run of a job left.
-    pub fn keep(
-        &self,
-        place: Place<'_>,
-        note: &Note,
-        seconds: f64,
-        server_cpu_s: Option<f64>,
-    ) -> Result<(), Failure> {
-        let Place { comparison, case, job, round } = place;
-        let name = crate::rig::file_name;
-        let directory = format!("raw/{comparison}/{}", name(case));
+    /// Keeps a run of a job, and what it left.
+    pub fn keep(&self, comparison: &str, mut run: Run, note: &Note) -> Result<(), Failure> {
+        let directory = format!("raw/{comparison}/{}", file_name(&run.case));
         fs::create_dir_all(self.path.join(&directory)).about(self.path.display(), NEXT)?;
-        let mut files = Vec::new();
         for (file, content) in &note.files {
-            let path = format!("{directory}/{}.{}.{file}", name(job), round + 1);
+            let path = format!("{directory}/{}.{}.{file}", file_name(&run.job), run.round + 1);
             fs::write(self.path.join(&path), content).about(self.path.display(), NEXT)?;
-            files.push(path);
+            run.files.push(path);
         }
-        let run = Run {
-            case: case.to_owned(),
-            job: job.to_owned(),
-            round,
-            commands: note.commands.clone(),
-            files,
-            seconds,
-            server_cpu_s,
-        };
+        run.commands.clone_from(&note.commands);
         self.append(&Line { comparison: comparison.to_owned(), run: Some(run), gap: None })
     }
 
@@ -215,8 +186,8 @@ mod tests {
         note
     }
 
-    const fn place(case: &str, round: u16) -> Place<'_> {
-        Place { comparison: "states", case, job: "write 4 MB", round }
+    fn run(round: u16) -> Run {
+        Run { server_cpu_s: Some(0.5), ..Run::new("UU", "write 4 MB", round) }
     }
 
     #[test]
@@ -225,8 +196,8 @@ mod tests {
         let folder = Folder::open(&directory.path().join("report")).expect("a folder");
         let options = json!({ "runs": 2 });
         folder.begin("states", &options, false).expect("begun");
-        folder.keep(place("UU", 0), &note("5.0 MB/s"), 2.0, Some(1.0)).expect("kept");
-        folder.keep(place("UU", 1), &note("7.0 MB/s"), 2.0, Some(1.0)).expect("kept");
+        folder.keep("states", run(0), &note("5.0 MB/s")).expect("kept");
+        folder.keep("states", run(1), &note("7.0 MB/s")).expect("kept");
         let gap = Gap { case: None, job: None, reason: "no dd".into(), next: "get it".into() };
         folder.keep_gap("states", gap).expect("kept");
         let journal = folder.path().join(JOURNAL);
@@ -236,7 +207,7 @@ mod tests {
         assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
         assert_eq!(found.runs[1].file("dd.txt"), Some("raw/states/uu/write-4-mb.2.dd.txt"));
         assert_eq!(found.text(&found.runs[1], "dd.txt").as_deref(), Some("7.0 MB/s"));
-        assert_eq!(found.runs[1].server_cpu_s, Some(1.0));
+        assert_eq!((found.runs[1].server_cpu_s, found.runs[1].round), (Some(0.5), 1));
     }
 
     #[test]
@@ -244,7 +215,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let folder = Folder::open(directory.path()).expect("a folder");
         folder.begin("states", &json!({ "runs": 2 }), false).expect("begun");
-        folder.keep(place("UU", 0), &note("5.0 MB/s"), 2.0, None).expect("kept");
+        folder.keep("states", run(0), &note("5.0 MB/s")).expect("kept");
         folder.begin("states", &json!({ "runs": 2 }), true).expect("resumed");
         assert_eq!(folder.found("states").runs.len(), 1);
         let other = folder.begin("states", &json!({ "runs": 3 }), true).expect_err("another");

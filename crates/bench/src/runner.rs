@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{About, Ends, Failure};
-use crate::folder::{Folder, Place};
+use crate::folder::Folder;
 use crate::model::{Chapter, Comparison, Gap, Group, Note, Run, Standing};
 use crate::rig::{Room, process};
 
@@ -22,7 +22,7 @@ pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
     comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
 }
 
-/// Remainder of a group: what is not done yet.
+/// Remainder of a group: what is not done yet, and can be.
 struct Left<'a> {
     comparison: &'a dyn Comparison,
     group: &'a Group,
@@ -67,16 +67,16 @@ impl<'a> Runner<'a> {
 
     fn group(&self, comparison: &dyn Comparison, group: &Group) -> Result<(), Failure> {
         let done = self.folder.found(comparison.name()).runs;
-        let left = Left { comparison, group, done };
+        let mut left = Left { comparison, group, done };
         let cases: Vec<&str> = group.cases.iter().map(String::as_str).collect();
         // The same disks cannot belong to two arrays at once.
         if !self.room.members.is_empty() {
-            return cases.chunks(1).try_for_each(|case| self.side_by_side(&left, case));
+            return cases.chunks(1).try_for_each(|case| self.side_by_side(&mut left, case));
         }
-        self.side_by_side(&left, &cases)
+        self.side_by_side(&mut left, &cases)
     }
 
-    fn side_by_side(&self, left: &Left<'_>, cases: &[&str]) -> Result<(), Failure> {
+    fn side_by_side(&self, left: &mut Left<'_>, cases: &[&str]) -> Result<(), Failure> {
         let mut standing: Vec<(&str, Standing)> = Vec::new();
         for &case in cases {
             self.bar.set_message(format!("{}: setting up {case}", left.group.title));
@@ -88,28 +88,19 @@ impl<'a> Runner<'a> {
             }
             self.bar.inc(left.group.set_up.as_secs());
         }
-        let mut gaps: Vec<(String, String)> = Vec::new();
-        for round in 0..left.group.rounds {
+        let rounds = left.group.rounds;
+        for round in 0..rounds {
             for job in &left.group.jobs {
                 for (case, one) in &mut standing {
-                    let known = (case.to_string(), job.name.clone());
-                    if !left.is_done(case, &job.name, round) && !gaps.contains(&known) {
-                        let rounds = left.group.rounds;
-                        self.bar.set_message(format!(
-                            "{}: {case}, {}, round {} of {rounds}",
-                            left.group.title,
-                            job.name,
-                            round + 1
-                        ));
-                        let place = Place {
-                            comparison: left.comparison.name(),
-                            case,
-                            job: &job.name,
-                            round,
-                        };
-                        if let Err(failure) = self.once(place, one) {
+                    if !left.is_done(case, &job.name, round) {
+                        let doing =
+                            format!("{case}, {}, round {} of {rounds}", job.name, round + 1);
+                        self.bar.set_message(format!("{}: {doing}", left.group.title));
+                        let run = Run::new(*case, &job.name, round);
+                        if let Err(failure) = self.once(left.comparison.name(), run, one) {
                             self.gap(left, Some(case), Some(&job.name), failure)?;
-                            gaps.push(known);
+                            let again = (round..rounds).map(|it| Run::new(*case, &job.name, it));
+                            left.done.extend(again);
                         }
                     }
                     self.bar.inc(job.takes.as_secs());
@@ -119,7 +110,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    fn once(&self, place: Place<'_>, standing: &mut Standing) -> Result<(), Failure> {
+    fn once(&self, name: &str, mut run: Run, standing: &mut Standing) -> Result<(), Failure> {
         let scratch = self.room.scratch.join("job");
         std::fs::create_dir_all(&scratch).about(scratch.display(), "name another --dir")?;
         let mut note = Note { scratch: scratch.clone(), ..Note::default() };
@@ -127,17 +118,16 @@ impl<'a> Runner<'a> {
         let cpu = || server.and_then(process::cpu_seconds);
         let before = cpu();
         let start = Instant::now();
-        let result = standing.run(place.job, &mut note);
-        let seconds = start.elapsed().as_secs_f64();
-        let after = cpu();
+        let result = standing.run(&run.job, &mut note);
+        run.seconds = start.elapsed().as_secs_f64();
+        run.server_cpu_s = before.zip(cpu()).map(|(before, after)| after - before);
         std::fs::remove_dir_all(&scratch).about(scratch.display(), "name another --dir")?;
         if let Some(pid) = server.filter(|pid| !process::is_running(*pid)) {
             let reason = format!("the process {pid} that serves it has ended");
-            return Err(Failure::refused(place.case, reason, "see the kernel's log for why"));
+            return Err(Failure::refused(run.case, reason, "see the kernel's log for why"));
         }
         result?;
-        let used = before.zip(after).map(|(before, after)| after - before);
-        self.folder.keep(place, &note, seconds, used)
+        self.folder.keep(name, run, &note)
     }
 
     /// Notes that something is missing; ends the run if more than that is wrong.

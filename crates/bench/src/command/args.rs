@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use braid_array::Refusal;
 use braid_bench::compare::Rival;
+use braid_bench::compare::cluster::ClusterSweep;
 use braid_bench::compare::cluster::load::ClientLoad;
-use braid_bench::compare::cluster::{ClusterSweep, parse_rate};
 use braid_bench::compare::levels::Level;
+use braid_bench::rig::lab::Blueprint;
 use braid_bench::session::RunArgs;
 use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -172,19 +173,7 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Bring a lab up; prints its hosts and their addresses
-    Up {
-        /// Name of the lab
-        name: String,
-        /// Hosts n0, n1 ...
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        nodes: u16,
-        /// Hosts c0, c1 ...
-        #[arg(long, value_name = "K", default_value_t = 1)]
-        clients: u16,
-        /// Rate of every link, in bits a second [default: as fast as it goes]
-        #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-        link: Option<u64>,
-    },
+    Up(Blueprint),
     /// End what runs in a lab, and remove it
     Down {
         /// Name of the lab

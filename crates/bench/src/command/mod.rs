@@ -36,12 +36,9 @@ pub(crate) fn run() -> Result<(), Failure> {
 /// `braid bench lab`: for scripts and tests that want a lab of their own.
 fn lab_command(command: &LabCommand) -> Result<(), Failure> {
     match command {
-        LabCommand::Up { name, nodes, clients, link } => {
+        LabCommand::Up(blueprint) => {
             leftovers::watch_signals(|| ())?;
-            let name = name.clone();
-            let link_bit_s = *link;
-            let blueprint = lab::Blueprint { name, clients: *clients, nodes: *nodes, link_bit_s };
-            let lab = lab::Lab::up(&blueprint)?;
+            let lab = lab::Lab::up(blueprint)?;
             let hosts = blueprint.hosts();
             let line = |host: &spaces::SpaceHost| format!("{host} {}\n", host.address());
             output::answer(&hosts.iter().map(line).collect::<String>())?;

@@ -94,7 +94,7 @@ impl Numbers {
         all: impl IntoIterator<Item = (C, J, M, f64)>,
     ) -> Self {
         for (case, job, metric, value) in all {
-            self.add(&Run::made(case, &job, None), [reading(&job, metric, "", Some(value))], &[]);
+            self.add(&Run::new(case, &job, 0), [reading(&job, metric, "", Some(value))], &[]);
         }
         self
     }
@@ -186,7 +186,7 @@ mod tests {
         for (case, round, value) in
             [("a", 0, 50.0), ("b", 0, 100.0), ("b", 1, 400.0), ("a", 1, 200.0), ("a", 2, 9.0)]
         {
-            let run = Run { round, ..Run::made(case, "read", None) };
+            let run = Run::new(case, "read", round);
             let raw = format!("{case}.{round}");
             numbers.add(&run, [reading("read", "iops", "1/s", Some(value))], &[&raw]);
         }

@@ -19,10 +19,10 @@ use crate::rig::process::until;
 use crate::rig::{Array, ArraySpec, Room, Stack};
 use crate::tool::{Tool, fio};
 
-const CHUNK_BYTES: u64 = 512 << 10;
+const CHUNK_BYTES: u32 = 512 << 10;
 const MEMBERS: usize = 4;
 /// Data of a stripe of RAID 5.
-const STRIPE_BYTES: u64 = CHUNK_BYTES * (MEMBERS as u64 - 1);
+const STRIPE_BYTES: u32 = CHUNK_BYTES * (MEMBERS as u32 - 1);
 
 names! {
     /// Policy about the write hole. A journal that is written back answers small writes, and brings
@@ -177,7 +177,7 @@ impl Comparison for PolicyOptions {
         let journal = stack.members.split_off(MEMBERS).pop();
         let spec = ArraySpec {
             level: "5".to_owned(),
-            chunk_bytes: Some(CHUNK_BYTES),
+            chunk_bytes: Some(CHUNK_BYTES.into()),
             journal,
             create: vec!["--consistency-policy".to_owned(), policy.word().to_owned()],
             nbd: true,
@@ -185,7 +185,7 @@ impl Comparison for PolicyOptions {
         };
         let stack = stack.array(spec)?;
         let bytes = stack.running_array().map_or(0, Array::size_bytes);
-        let area_bytes = bytes / STRIPE_BYTES * STRIPE_BYTES;
+        let area_bytes = bytes - bytes % u64::from(STRIPE_BYTES);
         fill(&room, &stack, area_bytes)?;
         let tool = Tool::find("fio", "fio")?;
         let run_ms = self.run_ms;

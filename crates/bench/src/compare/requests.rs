@@ -1,7 +1,8 @@
 //! Requests of fio's at random places of anything that can be read and written.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
+use super::scramble;
 use crate::failure::Failure;
 use crate::model::Note;
 use crate::rig::{Room, Stack, Target};
@@ -13,14 +14,37 @@ pub(super) struct Requests {
     /// Share of requests that read; the others write.
     pub(super) read_percent: u8,
     /// Length of a request.
-    pub(super) bytes: u64,
+    pub(super) bytes: u32,
     /// Requests at a time.
     pub(super) depth: usize,
     /// After so many writes comes a flush.
     pub(super) writes_a_flush: Option<usize>,
 }
 
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.writes() { "write" } else { "read" };
+        write!(f, "{what} {}K x{}", self.bytes >> 10, self.depth)
+    }
+}
+
 impl Requests {
+    /// Reads or writes, with nothing flushed.
+    pub(super) const fn one_way(writes: bool, bytes: u32, depth: usize) -> Self {
+        let read_percent = if writes { 0 } else { 100 };
+        Self { read_percent, bytes, depth, writes_a_flush: None }
+    }
+
+    pub(super) const fn writes(&self) -> bool {
+        self.read_percent == 0
+    }
+
+    /// The place of a request. Requests lie side by side and never overlap.
+    pub(super) const fn offset(&self, number: u64, area_bytes: u64) -> u64 {
+        let places = area_bytes / self.bytes as u64;
+        scramble(number) % places * self.bytes as u64
+    }
+
     /// Lines of a job file.
     fn lines(&self) -> String {
         let mut lines = match self.read_percent {

@@ -1,5 +1,6 @@
 //! Findings, as the report's folder holds them.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use braid_array::refusal::Refusal;
@@ -90,16 +91,17 @@ impl Found {
 }
 
 impl Run {
-    /// A run of the first round that left no files.
-    #[cfg(test)]
-    pub(crate) fn made(
-        case: impl std::fmt::Display,
-        job: impl std::fmt::Display,
-        server_cpu_s: Option<f64>,
-    ) -> Self {
-        let [case, job] = [case.to_string(), job.to_string()];
-        let commands = Vec::new();
-        Self { case, job, round: 0, commands, files: Vec::new(), seconds: 1.0, server_cpu_s }
+    /// A run that took a second and has left nothing.
+    pub fn new(case: impl Display, job: impl Display, round: u16) -> Self {
+        Self {
+            case: case.to_string(),
+            job: job.to_string(),
+            round,
+            commands: Vec::new(),
+            files: Vec::new(),
+            seconds: 1.0,
+            server_cpu_s: None,
+        }
     }
 
     /// The path of a file, by the name it was noted under.

@@ -18,6 +18,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
+use braid_array::Refusal;
+use braid_host::size;
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::leftovers::{Guard, Leftover};
@@ -43,16 +46,29 @@ pub struct Traffic {
 }
 
 /// Blueprint of a lab.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Blueprint {
-    /// Letters and digits.
+    /// Name of the lab: letters and digits
     pub name: String,
-    /// `c0`, `c1` ...
-    pub clients: u16,
-    /// `n0`, `n1` ...
+    /// Hosts n0, n1 ...
+    #[arg(long, value_name = "N", default_value_t = 5)]
     pub nodes: u16,
-    /// Rate of every link, in bits a second; `None`: as fast as it goes.
+    /// Hosts c0, c1 ...
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub clients: u16,
+    /// Rate of every link, in bits a second [default: as fast as it goes]
+    #[arg(long = "link", value_name = "RATE", value_parser = parse_rate)]
     pub link_bit_s: Option<u64>,
+}
+
+/// Reads a rate in bits a second. The error says what would have been right.
+pub fn parse_rate(text: &str) -> Result<u64, Refusal> {
+    let plain = text.strip_suffix("bit").unwrap_or(text);
+    // Units of a rate are powers of 1000, as those of a size in bytes are.
+    let unit = if plain.ends_with(|last: char| last.is_ascii_alphabetic()) { "B" } else { "" };
+    let rate = size::parse(&format!("{plain}{unit}")).ok();
+    rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
+        .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
 }
 
 /// A lab that is up; it is taken down when this goes.
@@ -259,6 +275,18 @@ pub fn name_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_read() {
+        for (text, rate) in [("500M", 500_000_000), ("1.5g", 1_500_000_000), ("2000000", 2_000_000)]
+        {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
+        for text in ["", "M", "0", "1K", "-5M", "+5M", "5 M", "2000G", "99999999999999999G"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_port_receives_what_its_host_sends() {

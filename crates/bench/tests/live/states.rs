@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::support::{program, skip};
 use braid_bench::compare::Plan;
 use braid_bench::compare::states::StateOptions;
-use braid_bench::folder::{Folder, Place};
-use braid_bench::model::{Comparison, Note};
+use braid_bench::folder::Folder;
+use braid_bench::model::{Comparison, Note, Run};
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
 
@@ -45,8 +45,7 @@ fn a_recovery_goes_on_while_it_is_measured_and_a_leg_is_readable_alone() {
         for (_, job) in JOBS.into_iter().filter(|(of, _)| *of == case) {
             let mut note = Note { scratch: scratch.clone(), ..Note::default() };
             standing.run(job, &mut note).expect(job);
-            let place = Place { comparison: "states", case, job, round: 0 };
-            folder.keep(place, &note, 1.0, None).expect("kept");
+            folder.keep("states", Run::new(case, job, 0), &note).expect("kept");
         }
     }
     let chapter = states.chapter(&folder.found("states"));

@@ -1,6 +1,6 @@
 //! Cases that are set up together, measured once, and taken down.
 
-use braid_bench::folder::{Folder, Place};
+use braid_bench::folder::Folder;
 use braid_bench::model::{Comparison, Found, Note, Run};
 use braid_bench::rig::{Room, process};
 use serde_json::Value;
@@ -25,8 +25,8 @@ pub(crate) fn measure(
             let before = cpu();
             stands.run(job, &mut note).expect(case);
             let used = before.zip(cpu()).map(|(before, after)| after - before);
-            let place = Place { comparison: comparison.name(), case, job, round: 0 };
-            folder.keep(place, &note, 1.0, used).expect("kept");
+            let run = Run { server_cpu_s: used, ..Run::new(case, job, 0) };
+            folder.keep(comparison.name(), run, &note).expect("kept");
         }
     }
 }

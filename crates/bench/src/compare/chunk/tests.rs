@@ -16,7 +16,10 @@ fn says(
     cores: impl Fn(&str) -> Option<f64>,
     part: impl Fn(&mut Chapter, &Chunks<'_>),
 ) -> String {
-    let run = |(case, job, _): &(String, String, f64)| Run::made(case, job, cores(case));
+    let run = |(case, job, _): &(String, String, f64)| Run {
+        server_cpu_s: cores(case),
+        ..Run::new(case, job, 0)
+    };
     let found = Found { runs: rates.iter().map(run).collect(), ..Found::default() };
     let all = rates.iter().map(|(case, job, rate)| (case, job, metric, *rate));
     let numbers = Numbers::of(&found).with(all);

@@ -285,15 +285,7 @@ pub(super) mod tests {
             let text = serde_json::to_string(&raw(setting(), "encoder", lines)).expect("JSON");
             let text = if lines > 1.0 { &text[..100] } else { &text };
             std::fs::write(folder.path().join(&file), text).expect("a file");
-            found.runs.push(Run {
-                case: "a".into(),
-                job: "write".into(),
-                round,
-                commands: Vec::new(),
-                files: vec![file],
-                seconds: 1.0,
-                server_cpu_s: None,
-            });
+            found.runs.push(Run { files: vec![file], ..Run::new("a", "write", round) });
         }
         let entries = entries(&found);
         let [one] = &entries[..] else { panic!("not one entry") };

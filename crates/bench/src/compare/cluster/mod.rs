@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Standing};
 use crate::rig::{Room, Stack};
 
-pub use options::{ClusterOptions, ClusterSweep, parse_rate};
+pub use options::{ClusterOptions, ClusterSweep};
 pub use setting::{Done, Setting};
 pub use words::{Pattern, Policy, Storage, WriteSchedule};
 

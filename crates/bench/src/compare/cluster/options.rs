@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use braid_array::Refusal;
 use braid_cluster::pipeline::Params;
 use braid_host::size;
 use clap::Args;
@@ -15,6 +14,7 @@ use super::rig::MeasurementKind;
 use super::setting::Setting;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
 use crate::model::{Group, Job};
+use crate::rig::lab::parse_rate;
 
 const LINK_BIT_S: u64 = 500_000_000;
 /// Seconds that a measurement takes beside its length: clients start, and their rate becomes
@@ -84,16 +84,6 @@ pub struct ClusterSweep {
     /// A dispersed volume of GlusterFS beside it.
     #[arg(skip)]
     pub gluster: bool,
-}
-
-/// Reads a rate in bits a second. The error says what would have been right.
-pub fn parse_rate(text: &str) -> Result<u64, Refusal> {
-    let plain = text.strip_suffix("bit").unwrap_or(text);
-    // Units of a rate are powers of 1000, as those of a size in bytes are.
-    let unit = if plain.ends_with(|last: char| last.is_ascii_alphabetic()) { "B" } else { "" };
-    let rate = size::parse(&format!("{plain}{unit}")).ok();
-    rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
-        .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))
 }
 
 /// Case: an array with the schedule of its writes; without one, GlusterFS.
@@ -352,18 +342,6 @@ mod tests {
         let shape = |group: &Group| (group.cases.len(), group.jobs.len());
         // Without two of its nodes the array cannot be read.
         assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
-    }
-
-    #[test]
-    fn rates_are_read() {
-        for (text, rate) in [("500M", 500_000_000), ("1.5g", 1_500_000_000), ("2000000", 2_000_000)]
-        {
-            assert_eq!(parse_rate(text), Ok(rate), "{text}");
-        }
-        assert_eq!(parse_rate("500mbit"), Ok(500_000_000));
-        for text in ["", "M", "0", "1K", "-5M", "+5M", "5 M", "2000G", "99999999999999999G"] {
-            assert!(parse_rate(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -4,9 +4,10 @@ use braid_array::level::Level;
 
 use super::EngineOptions;
 use super::case::{EXPORTS, EngineCase, EnginePlace, all, levels, word};
-use super::load::{EngineLoad, OUTPUT, loads};
+use super::load::{OUTPUT, loads};
 use crate::compare::numbers::Numbers;
 use crate::compare::rates::{self, CPU, Compared, Figures, RATE, cells, every_number, of_fio};
+use crate::compare::requests::Requests;
 use crate::compare::words::number;
 use crate::model::{Axis, Chapter, Found, Plot, Point, Rule, Series, Table};
 
@@ -77,7 +78,7 @@ pub(super) fn chapter(options: &EngineOptions, found: &Found) -> Chapter {
 }
 
 /// Levels beside each other under a load.
-fn plot(options: &EngineOptions, numbers: &Numbers, load: EngineLoad) -> Option<Plot> {
+fn plot(options: &EngineOptions, numbers: &Numbers, load: Requests) -> Option<Plot> {
     let bars = |title: String, case: &dyn Fn(Level) -> EngineCase| {
         let point = |(place, level): (usize, Level)| {
             Some(Point::of(place as f64, numbers.spread((case(level), load, RATE))?))
@@ -167,7 +168,7 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     }
     let cost = |case: &EngineCase| {
         let [read, written] = [false, true].map(|writes| {
-            let load = loads().find(|load| load.writes == writes)?;
+            let load = loads().find(|load| load.writes() == writes)?;
             numbers.median((case, load, CPU))
         });
         Some(format!("{} and {} by {case}", number(read?), number(written?)))

@@ -16,9 +16,10 @@ use hdrhistogram::Histogram;
 
 use super::EngineOptions;
 use super::case::{CHUNK_BYTES, EnginePlace, members};
-use super::load::{EngineLoad, latencies, measure};
+use super::load::{latencies, measure};
 use crate::compare::member_bytes;
 use crate::compare::rates::Figures;
+use crate::compare::requests::Requests;
 use crate::failure::{About, Failure};
 use crate::rig::process::cpu_seconds;
 use crate::rig::{LoopDevice, Room, Stack};
@@ -83,7 +84,7 @@ impl Inside {
         Ok((Self { array: Some(array), area_bytes }, stack))
     }
 
-    pub(super) fn drive(&self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
+    pub(super) fn drive(&self, load: Requests, length: Duration) -> Result<Figures, String> {
         // All of the process but this thread, which waits.
         let of = |who| cpu_seconds(who).unwrap_or_default();
         let cpu_s = || Some(of("self") - of("thread-self"));
@@ -91,7 +92,7 @@ impl Inside {
     }
 
     /// Has the engine's own thread make requests; returns how long each took, and all of them.
-    fn ask_for(&self, load: EngineLoad, length: Duration) -> Result<(Histogram<u64>, f64), String> {
+    fn ask_for(&self, load: Requests, length: Duration) -> Result<(Histogram<u64>, f64), String> {
         let array = self.array.as_ref().expect("it runs until it is dropped");
         let area_bytes = self.area_bytes;
         let latencies = Arc::new(Mutex::new(latencies()));
@@ -102,7 +103,7 @@ impl Inside {
         };
         let (done, ended) = mpsc::channel();
         array.load(Load {
-            op: if load.writes { Op::Write { fua: false } } else { Op::Read },
+            op: if load.writes() { Op::Write { fua: false } } else { Op::Read },
             bytes: load.bytes,
             depth: load.depth,
             length,
@@ -126,7 +127,7 @@ impl Drop for Inside {
 }
 
 /// Copies from and to an area that was written once, for so long.
-pub(super) fn copy(area: &mut [u8], load: EngineLoad, length: Duration) -> Figures {
+pub(super) fn copy(area: &mut [u8], load: Requests, length: Duration) -> Figures {
     let bytes = load.bytes as usize;
     let mut buffers = vec![vec![0xb7; bytes]; load.depth];
     let at_a_time = u64::from((BETWEEN_BYTES / load.bytes).max(1));
@@ -138,7 +139,7 @@ pub(super) fn copy(area: &mut [u8], load: EngineLoad, length: Duration) -> Figur
             let at = load.offset(number, area.len() as u64) as usize;
             let there = &mut area[at..at + bytes];
             let buffer = &mut buffers[number as usize % load.depth];
-            if load.writes {
+            if load.writes() {
                 there.copy_from_slice(black_box(buffer));
             } else {
                 black_box(buffer).copy_from_slice(there);

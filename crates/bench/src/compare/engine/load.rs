@@ -1,13 +1,12 @@
 //! Requests of the engine's own thread, so many at a time, and how long each took.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::compare::named;
 use crate::compare::rates::Figures;
 use crate::compare::requests::Requests;
-use crate::compare::{named, scramble};
 use crate::failure::Failure;
 use crate::model::Note;
 use crate::rig::process::cpu_seconds;
@@ -25,9 +24,9 @@ pub(super) const OUTPUT: &str = "engine.json";
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
 
-pub(super) fn loads() -> impl Iterator<Item = EngineLoad> {
+pub(super) fn loads() -> impl Iterator<Item = Requests> {
     [false, true].into_iter().flat_map(|writes| {
-        LOADS.into_iter().map(move |(bytes, depth)| EngineLoad { writes, bytes, depth })
+        LOADS.into_iter().map(move |(bytes, depth)| Requests::one_way(writes, bytes, depth))
     })
 }
 
@@ -35,48 +34,13 @@ pub(super) fn loads() -> impl Iterator<Item = EngineLoad> {
 pub(super) fn keep(
     job: &str,
     note: &mut Note,
-    drive: impl FnOnce(EngineLoad) -> Result<Figures, String>,
+    drive: impl FnOnce(Requests) -> Result<Figures, String>,
 ) -> Result<(), Failure> {
     let load = named(loads(), job)?;
     let measured = drive(load)
         .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
     note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
     Ok(())
-}
-
-/// Requests at random places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EngineLoad {
-    pub(super) writes: bool,
-    /// Length of a request.
-    pub(super) bytes: u32,
-    /// Requests at a time.
-    pub(super) depth: usize,
-}
-
-impl fmt::Display for EngineLoad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.writes { "write" } else { "read" };
-        write!(f, "{what} {}K x{}", self.bytes >> 10, self.depth)
-    }
-}
-
-impl EngineLoad {
-    /// The same for fio.
-    pub(super) fn requests(self) -> Requests {
-        Requests {
-            read_percent: if self.writes { 0 } else { 100 },
-            bytes: self.bytes.into(),
-            depth: self.depth,
-            writes_a_flush: None,
-        }
-    }
-
-    /// The place of a request. Requests lie side by side and never overlap.
-    pub(super) const fn offset(self, number: u64, area_bytes: u64) -> u64 {
-        let places = area_bytes / self.bytes as u64;
-        scramble(number) % places * self.bytes as u64
-    }
 }
 
 /// Sends requests for this time, after a warm-up of a tenth of it.
@@ -123,7 +87,7 @@ impl Driver {
         Ok(guest)
     }
 
-    pub(super) fn drive(&mut self, load: EngineLoad, length: Duration) -> Result<Figures, String> {
+    pub(super) fn drive(&mut self, load: Requests, length: Duration) -> Result<Figures, String> {
         let server = self.server;
         measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))
     }
@@ -142,7 +106,7 @@ impl Driver {
     /// Makes requests; returns how long each took, and all of them.
     fn ask_for(
         &mut self,
-        load: EngineLoad,
+        load: Requests,
         length: Duration,
     ) -> Result<(Histogram<u64>, f64), String> {
         let Self { disk, area_bytes, .. } = self;
@@ -152,7 +116,7 @@ impl Driver {
         let mut number = 0;
         let mut begin = |disk: &mut VirtualDisk, slot| {
             number += 1;
-            disk.begin(slot, load.writes, load.offset(number, *area_bytes), load.bytes)
+            disk.begin(slot, load.writes(), load.offset(number, *area_bytes), load.bytes)
         };
         let mut under_way = 0;
         for slot in (0..).take(load.depth) {

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use self::case::{EXPORTS, EngineCase, EnginePlace, LEVELS, all, levels, members};
 use self::inside::{ArrayShape, Inside, copy};
 use self::load::Driver;
-use self::load::{EngineLoad, keep, loads};
+use self::load::{keep, loads};
 use super::rates::Figures;
-use super::requests::{fill, job_file};
+use super::requests::{Requests, fill, job_file};
 use super::{Plan, Wishes, kept, member_bytes, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
@@ -72,7 +72,7 @@ impl EngineOptions {
     fn measured(
         &self,
         stack: Stack,
-        mut drive: impl FnMut(EngineLoad, Duration) -> Result<Figures, String> + 'static,
+        mut drive: impl FnMut(Requests, Duration) -> Result<Figures, String> + 'static,
     ) -> Standing {
         let length = Duration::from_millis(self.run_ms);
         Standing::on(stack, move |_, job, note| keep(job, note, |load| drive(load, length)))
@@ -101,8 +101,8 @@ impl EngineOptions {
         fill(room, &stack, self.area_bytes)?;
         let tool = Tool::find("fio", "fio")?;
         Ok(Standing::on(stack, move |stack, job, note| {
-            let load: EngineLoad = named(loads(), job)?;
-            fio::run(&tool, &job_file(job, &stack.top, load.requests(), area), note)
+            let load = named(loads(), job)?;
+            fio::run(&tool, &job_file(job, &stack.top, load, area), note)
         }))
     }
 }

@@ -5,8 +5,8 @@ use braid_array::level::Level;
 
 use super::*;
 use crate::compare::rates::COLUMNS;
-use crate::folder::{self, Folder};
-use crate::model::{Cell, Note};
+use crate::folder::Folder;
+use crate::model::{Cell, Note, Run};
 
 fn options() -> EngineOptions {
     EngineOptions { run_ms: 5, area_bytes: 16 << 20, ..EngineOptions::usual(false) }
@@ -37,9 +37,7 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
         for load in loads() {
             let mut note = Note::default();
             stands.run(&load.to_string(), &mut note).expect(&case);
-            let job = &load.to_string();
-            let place = folder::Place { comparison: "engine", case: &case, job, round: 0 };
-            folder.keep(place, &note, 1.0, None).expect("kept");
+            folder.keep("engine", Run::new(&case, load, 0), &note).expect("kept");
         }
     }
     let chapter = engine.chapter(&folder.found("engine"));
@@ -74,7 +72,7 @@ fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
     let shape = ArrayShape::usual(Level::Raid5);
     let (inside, _stack) =
         Inside::start(&options(), stack, shape, EnginePlace::Memory, &room).expect("set up");
-    let load = |bytes, depth| EngineLoad { writes: true, bytes, depth };
+    let load = |bytes, depth| Requests::one_way(true, bytes, depth);
     let length = Duration::from_millis(5);
     let long = inside.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
     assert!(long.contains("a request failed"), "{long}");

@@ -21,7 +21,7 @@ fn said(share: impl Fn(MembersCase) -> f64, seeks: impl Fn(MembersCase) -> f64) 
         ] {
             all.push((case, job, column.name, value));
         }
-        found.runs.push(Run::made(case, BONNIE, None));
+        found.runs.push(Run::new(case, BONNIE, 0));
     }
     sentences::sentences(&Members { numbers: Numbers::default().with(all), found: &found })
         .join("\n")

@@ -36,7 +36,7 @@ fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
     }
     let folder = tempfile::tempdir().expect("a directory");
     std::fs::write(folder.path().join("members.txt"), "80000000 bytes/s each\n").expect("written");
-    let run = Run { files: vec!["members.txt".to_owned()], ..Run::made("", "", None) };
+    let run = Run { files: vec!["members.txt".to_owned()], ..Run::new("", "", 0) };
     let found = Found { runs: vec![run], folder: folder.path().to_owned(), ..Found::default() };
     let numbers = Numbers::default().with(all);
     sentences::sentences(&States { options: &options, numbers, found: &found }).join("\n")
