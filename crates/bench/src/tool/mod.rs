@@ -92,11 +92,6 @@ impl Tool {
         Err(Failure::refused(&self.name, last_words(&output), "see what it works on"))
     }
 
-    /// A command line as it would be typed.
-    pub fn typed(&self, args: &[String]) -> String {
-        typed(&self.name, args)
-    }
-
     /// Asks for its version: its first line, or the one that is named so (bonnie++ tells it at the
     /// end of its usage only).
     pub fn version(&self, word: &str) -> Option<String> {
@@ -149,7 +144,7 @@ fn last_words(output: &Output) -> String {
 }
 
 /// A command line as it would be typed.
-fn typed(name: &str, args: &[String]) -> String {
+pub(crate) fn typed(name: &str, args: &[String]) -> String {
     let words = args.iter().map(|word| braid_cli::shell_word(word));
     std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }

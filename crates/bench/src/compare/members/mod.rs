@@ -21,7 +21,7 @@ use crate::failure::{About, Failure};
 use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
 use crate::rig::process::{Process, until};
 use crate::rig::{ArraySpec, FileSystemKind, Room, Stack, file_name};
-use crate::tool::{Tool, bonnie, fio};
+use crate::tool::{Tool, bonnie, fio, typed};
 
 /// bonnie++ as a whole, or what is left of it.
 const BONNIE: &str = "bonnie++";
@@ -180,10 +180,17 @@ impl MembersOptions {
     }
 }
 
-/// Jobs on a case.
+/// Words on stderr when the sequential part is over.
+const RESTS: &str = "Reading intelligently...done";
+/// Time until a part of it is over.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Jobs on a case. A run of bonnie++ may be left alone while it rests: between its sequential part
+/// and the seeks it sleeps for three seconds, in which another case can be measured.
 struct Jobs {
-    running: Option<Bonnie>,
+    running: Option<Process>,
     words: Vec<String>,
+    /// File of what bonnie++ says on stderr.
     log: PathBuf,
     reads_bytes: u64,
     warm_ms: u64,
@@ -203,20 +210,41 @@ impl Jobs {
                 self.read(&file, "", note)
             }
             BEGIN => {
-                let running = self.bonnie()?;
-                running.wait_until_it_rests();
-                self.running = Some(running);
+                let bonnie = self.bonnie()?;
+                let rests = || fs::read_to_string(&self.log).is_ok_and(|said| said.contains(RESTS));
+                // How it ended, if it has, is known later.
+                until(PATIENCE, || rests() || bonnie.has_ended());
+                self.running = Some(bonnie);
                 Ok(())
             }
-            _ => self.bonnie()?.finish(note),
+            _ => self.finish(note),
         }
     }
 
-    fn bonnie(&mut self) -> Result<Bonnie, Failure> {
-        match self.running.take() {
-            Some(running) => Ok(running),
-            None => Bonnie::start(&self.words, self.log.clone()),
+    /// The run of bonnie++ that rests, or a new one.
+    fn bonnie(&mut self) -> Result<Process, Failure> {
+        if let Some(running) = self.running.take() {
+            return Ok(running);
         }
+        let mut command = Tool::find("bonnie++", "bonnie++")?.command();
+        command.args(&self.words);
+        Process::start(command, self.log.clone()).about("bonnie++", "check that it can be run")
+    }
+
+    /// Waits until bonnie++ has ended, and notes what it said.
+    fn finish(&mut self, note: &mut Note) -> Result<(), Failure> {
+        let mut bonnie = self.bonnie()?;
+        note.commands.push(typed("bonnie++", &self.words));
+        let mut said = String::new();
+        while let Ok(line) = bonnie.read_line(PATIENCE) {
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let refused = |reason: String| Failure::refused("bonnie++", reason, "see what it works on");
+        bonnie.finish(PATIENCE).map_err(refused)?;
+        // It is of no use without the process.
+        let _ = fs::remove_file(&self.log);
+        bonnie::keep(&said, note)
     }
 
     /// The file that is read: written, unless it is there.
@@ -240,57 +268,5 @@ impl Jobs {
             file.display()
         );
         fio::run(&Tool::find("fio", "fio")?, &job, note)
-    }
-}
-
-/// Words on stderr when the sequential part is over.
-const RESTS: &str = "Reading intelligently...done";
-/// Time until a part of it is over.
-const PATIENCE: Duration = Duration::from_secs(3600);
-
-/// A run of bonnie++ that may be left alone while it rests: between its sequential part and the
-/// seeks it sleeps for three seconds, in which another case can be measured.
-#[derive(Debug)]
-struct Bonnie {
-    process: Process,
-    log: PathBuf,
-    command: String,
-}
-
-impl Bonnie {
-    /// Starts it; what it says on stderr goes into the file.
-    fn start(words: &[String], log: PathBuf) -> Result<Self, Failure> {
-        let tool = Tool::find("bonnie++", "bonnie++")?;
-        let mut command = tool.command();
-        command.args(words);
-        let process =
-            Process::start(command, log.clone()).about(tool.name(), "check that it can be run")?;
-        Ok(Self { process, log, command: tool.typed(words) })
-    }
-
-    /// Waits until it rests, or has ended: how, is known later.
-    fn wait_until_it_rests(&self) {
-        let rests = || fs::read_to_string(&self.log).is_ok_and(|said| said.contains(RESTS));
-        until(PATIENCE, || rests() || self.process.has_ended());
-    }
-
-    /// Waits until it has ended, and notes what it said.
-    fn finish(mut self, note: &mut Note) -> Result<(), Failure> {
-        note.commands.push(self.command.clone());
-        let mut said = String::new();
-        while let Ok(line) = self.process.read_line(PATIENCE) {
-            said.push_str(&line);
-            said.push('\n');
-        }
-        let refused = |reason: String| Failure::refused("bonnie++", reason, "see what it works on");
-        self.process.finish(PATIENCE).map_err(refused)?;
-        bonnie::keep(&said, note)
-    }
-}
-
-impl Drop for Bonnie {
-    fn drop(&mut self) {
-        // It is of no use without the process.
-        let _ = fs::remove_file(&self.log);
     }
 }

@@ -167,7 +167,7 @@ impl StateSweep {
     }
 
     fn cached(&self, stack: &Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
-        let limit = DirtyLimit::set(stack, self.options.dirty_bytes);
+        let limit = limit_dirty(stack, self.options.dirty_bytes);
         let text = limit.as_ref().map_or_else(
             || "as much may wait in memory as the kernel lets\n".to_owned(),
             |_| format!("{} bytes may wait in memory\n", self.options.dirty_bytes),
@@ -199,27 +199,18 @@ impl StateSweep {
     }
 }
 
-/// Only so much may wait in memory to be written to a device: as on a machine with less of it.
-struct DirtyLimit {
-    _strict: Guard,
-    _share: Guard,
-}
-
-impl DirtyLimit {
-    /// `None` where the kernel cannot do that.
-    fn set(stack: &Stack, bytes: u64) -> Option<Self> {
-        let device = stack.upper_device()?.file_name()?;
-        let folder = Path::new("/sys/block").join(device).join("bdi");
-        let strict = folder.join("strict_limit");
-        let share = folder.join("max_ratio");
-        let before = |file| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
-        let keep = |file: &Path, value| Guard::new(Leftover::Setting(file.to_owned(), value));
-        let guards = Self {
-            _strict: keep(&strict, before(&strict)?),
-            _share: keep(&share, before(&share)?),
-        };
-        fs::write(folder.join("max_bytes"), bytes.to_string()).ok()?;
-        fs::write(strict, "1").ok()?;
-        Some(guards)
-    }
+/// Lets only so much wait in memory to be written to a device, as on a machine with less of it, until
+/// the guards go; `None` where the kernel cannot do that.
+fn limit_dirty(stack: &Stack, bytes: u64) -> Option<[Guard; 2]> {
+    let device = stack.upper_device()?.file_name()?;
+    let folder = Path::new("/sys/block").join(device).join("bdi");
+    let keep = |name: &str| {
+        let file = folder.join(name);
+        let before = fs::read_to_string(&file).ok()?.trim().to_owned();
+        Some(Guard::new(Leftover::Setting(file, before)))
+    };
+    let guards = [keep("strict_limit")?, keep("max_ratio")?];
+    fs::write(folder.join("max_bytes"), bytes.to_string()).ok()?;
+    fs::write(folder.join("strict_limit"), "1").ok()?;
+    Some(guards)
 }
