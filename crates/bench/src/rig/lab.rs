@@ -28,8 +28,6 @@ use super::spaces::{self, MAX_HOSTS, SpaceHost, inside, namespace};
 use crate::failure::{About, Failure};
 use crate::tool::Tool;
 
-/// Labs of processes are called after them.
-const PROCESS: &str = "bench";
 const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
 /// Next step where something of it cannot be made.
 const CHECK: &str = "check that the kernel has it";
@@ -265,11 +263,6 @@ fn parse_counters(table: &str) -> Vec<(SpaceHost, Traffic)> {
         Some((host, Traffic { sent: number(0)?, received: number(8)? }))
     };
     table.lines().filter_map(port).collect()
-}
-
-/// The name of the lab of a process.
-pub fn name_of(pid: u32) -> String {
-    format!("{PROCESS}{pid}")
 }
 
 #[cfg(test)]

@@ -114,9 +114,9 @@ impl Server {
     /// Serves a file, or what is at an address; the name is unique among those that are served at
     /// the same time.
     pub fn start(room: &Room, name: &str, program: Program, what: &str) -> Result<Self, Failure> {
-        let (command, package) = program.name();
-        let tool = Tool::find(command, package)?;
-        let directory = room.scratch.join(format!("{}.{command}", file_name(name)));
+        let (what_serves, package) = program.name();
+        let tool = Tool::find(what_serves, package)?;
+        let directory = room.scratch.join(format!("{}.{what_serves}", file_name(name)));
         let guard = Guard::directory(&directory)?;
         let mut served = directory.join(NODE);
         let mut mount = None;
@@ -143,7 +143,7 @@ impl Server {
             return Ok(server);
         }
         let reason = format!("it does not serve {what}: {}", server.process.last_error());
-        Err(Failure::refused(tool.name(), reason, "see what it says"))
+        Err(Failure::refused(what_serves, reason, "see what it says"))
     }
 
     fn is_ready(&self, what: &str) -> bool {

@@ -45,11 +45,6 @@ impl Tool {
         Self { name: name.to_owned(), path }
     }
 
-    /// The name it goes by.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Path of the program.
     pub fn path(&self) -> &Path {
         &self.path

@@ -260,7 +260,7 @@ pub(super) fn site(room: &Room, setting: &Setting) -> Result<Site, Failure> {
     let Setting { clients, nodes, link_bit_s, .. } = *setting;
     let braid = room.braid.clone();
     let Some(_) = link_bit_s else { return Ok(Site { braid, lab: None }) };
-    let name = format!("{}x{}", lab::name_of(std::process::id()), another());
+    let name = format!("bench{}x{}", std::process::id(), another());
     let blueprint = Blueprint { name, clients, nodes, link_bit_s };
     Ok(Site { braid, lab: Some(Lab::up(&blueprint)?) })
 }

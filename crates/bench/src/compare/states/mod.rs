@@ -12,6 +12,7 @@ mod sweep;
 mod tables;
 mod trace;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,7 @@ use self::sweep::StateSweep;
 use self::trace::Tracing;
 use super::{Plan, Wishes, kept, named};
 use crate::failure::Failure;
-use crate::model::plan::RunJob;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
+use crate::model::{Chapter, Comparison, Found, Group, Job, Note, Standing};
 use crate::rig::Room;
 
 /// Time before and after a measurement: commands to the array, mounting.
@@ -176,19 +176,32 @@ impl Comparison for StateOptions {
             StateCase::Limited => array(MIRROR, "limited", traced)?,
         };
         let state = if let StateCase::Array(_, state) = case { state } else { State::InSync };
-        let mut run: RunJob = match case {
-            StateCase::Array(..) | StateCase::Alone => {
-                let jobs = StateSweep::new(&stack, state, self)?;
-                Box::new(move |stack, job, note| jobs.run(stack, job, note))
-            }
-            StateCase::Trace(_) | StateCase::Limited => {
-                let jobs = Tracing::new(&stack, self, case == StateCase::Limited)?;
-                Box::new(move |stack, job, note| jobs.run(stack, job, note))
-            }
+        let changes = matches!(case, StateCase::Trace(_) | StateCase::Limited);
+        sweep::fill(&stack, if changes { trace::PIECES_MB } else { self.largest_mb() })?;
+        // The last member of one that is to recover waits to be added.
+        let verbs = match (state, case) {
+            (State::Degraded, _) => &["fail"][..],
+            (State::Recovering, _) | (_, StateCase::Limited) => &["fail", "remove"],
+            _ => &[],
         };
+        verbs.iter().try_for_each(|verb| sweep::member(&stack, verb, &mut Note::default()))?;
+        let sweep = StateSweep { state, options: self.clone() };
+        let tracing = Tracing::of(self);
         Ok(Standing::on(stack, move |stack, job, note| {
             note.file("members.txt", members.as_str());
-            run(stack, job, note)
+            let task = named(Task::all(&sweep.options.sizes_mb), job)?;
+            let said = match task {
+                Task::Sized(Flow::Write, mb) => sweep.write(stack, mb, &["oflag=sync"], note),
+                Task::Cached(mb) => sweep.cached(stack, mb, note),
+                Task::Sized(Flow::Read, mb) => sweep.read(stack, mb, note),
+                Task::TwoReaders => sweep.two_readers(stack, note),
+                Task::Trace(flow) => tracing.all_states(stack, flow, note),
+                Task::Limits(index) => tracing.limited(stack, LIMITS[index], note),
+            };
+            note.file(if changes { "trace.txt" } else { "dd.txt" }, said?);
+            let mut known = HashSet::new();
+            note.commands.retain(|command| known.insert(command.clone()));
+            Ok(())
         }))
     }
 

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::StateOptions;
-use super::case::{Flow, MIRROR, State, StateLevel, Task};
-use crate::compare::named;
+use super::case::{MIRROR, State, StateLevel};
 use crate::failure::{About, Failure};
 use crate::model::Note;
 use crate::rig::leftovers::{Guard, Leftover};
@@ -86,39 +85,11 @@ pub(super) fn fill(stack: &Stack, mb: u64) -> Result<(), Failure> {
 
 /// Jobs on an array whose state stays.
 pub(super) struct StateSweep {
-    state: State,
-    options: StateOptions,
+    pub(super) state: State,
+    pub(super) options: StateOptions,
 }
 
 impl StateSweep {
-    /// Writes what will be read, then brings the array into the state.
-    pub(super) fn new(
-        stack: &Stack,
-        state: State,
-        options: &StateOptions,
-    ) -> Result<Self, Failure> {
-        fill(stack, options.largest_mb())?;
-        if state != State::InSync {
-            member(stack, "fail", &mut Note::default())?;
-        }
-        if state == State::Recovering {
-            member(stack, "remove", &mut Note::default())?;
-        }
-        Ok(Self { state, options: options.clone() })
-    }
-
-    pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let said = match named(Task::all(&self.options.sizes_mb), job)? {
-            Task::Sized(Flow::Write, mb) => self.write(stack, mb, &["oflag=sync"], note)?,
-            Task::Cached(mb) => self.cached(stack, mb, note)?,
-            Task::Sized(Flow::Read, mb) => self.read(stack, mb, note)?,
-            Task::TwoReaders => self.two_readers(stack, note)?,
-            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
-        };
-        note.file("dd.txt", said);
-        Ok(())
-    }
-
     /// A recovery begins for each measurement, so that it is under way in all of it, and no other
     /// case is measured meanwhile.
     fn recovering(
@@ -148,7 +119,7 @@ impl StateSweep {
         Ok(said)
     }
 
-    fn write(
+    pub(super) fn write(
         &self,
         stack: &Stack,
         mb: u64,
@@ -166,7 +137,12 @@ impl StateSweep {
         said
     }
 
-    fn cached(&self, stack: &Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
+    pub(super) fn cached(
+        &self,
+        stack: &Stack,
+        mb: u64,
+        note: &mut Note,
+    ) -> Result<String, Failure> {
         let limit = limit_dirty(stack, self.options.dirty_bytes);
         let text = limit.as_ref().map_or_else(
             || "as much may wait in memory as the kernel lets\n".to_owned(),
@@ -176,7 +152,12 @@ impl StateSweep {
         self.write(stack, mb, &[], note)
     }
 
-    fn read(&self, stack: &mut Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
+    pub(super) fn read(
+        &self,
+        stack: &mut Stack,
+        mb: u64,
+        note: &mut Note,
+    ) -> Result<String, Failure> {
         stack.remount()?;
         let words = [format!("if={}", data(stack)), "of=/dev/null".into(), format!("bs={mb}MB")];
         let words = words.iter().map(String::as_str).chain(["count=1"]).collect::<Vec<_>>();
@@ -184,7 +165,11 @@ impl StateSweep {
     }
 
     /// Each half of the file is read by one of its own.
-    fn two_readers(&self, stack: &mut Stack, note: &mut Note) -> Result<String, Failure> {
+    pub(super) fn two_readers(
+        &self,
+        stack: &mut Stack,
+        note: &mut Note,
+    ) -> Result<String, Failure> {
         stack.remount()?;
         let half = self.options.largest_mb() / 2;
         let file = format!("if={}", data(stack));

@@ -1,15 +1,13 @@
 //! An array that goes from state to state while it is used, and what it says of itself meanwhile.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::StateOptions;
-use super::case::{Flow, LIMITS, Task};
+use super::case::{Flow, LIMITS};
 use super::course::Phase;
-use super::sweep::{data, fill, member};
-use crate::compare::named;
+use super::sweep::{data, member};
 use crate::failure::Failure;
 use crate::model::Note;
 use crate::rig::{Array, Stack};
@@ -22,7 +20,8 @@ const POLL: Duration = Duration::from_millis(1);
 /// Length of one `dd`, 16 MiB: short against a phase, long against its beginning and end.
 const PIECE: &str = "bs=16M";
 const PIECES: u64 = 2;
-const PIECES_MB: u64 = 34;
+/// Size of the file that is used, in 10^6 bytes.
+pub(super) const PIECES_MB: u64 = 34;
 
 /// Jobs on an array that goes from state to state, or recovers. Each samples five times a second
 /// what the array says of its recovery, and notes when each state began.
@@ -33,39 +32,20 @@ pub(super) struct Tracing {
 }
 
 impl Tracing {
-    /// Writes what will be read. The last member of one that is to be limited waits to be added.
-    pub(super) fn new(
-        stack: &Stack,
-        options: &StateOptions,
-        limited: bool,
-    ) -> Result<Self, Failure> {
-        fill(stack, PIECES_MB)?;
+    pub(super) fn of(options: &StateOptions) -> Self {
         let recovery = options.member_takes(options.traced_member_bytes);
         let patience = recovery * 20 + Duration::from_secs(60);
-        if limited {
-            member(stack, "fail", &mut Note::default())?;
-            member(stack, "remove", &mut Note::default())?;
-        }
-        Ok(Self { phase: Duration::from_secs_f64(options.phase_s), patience })
-    }
-
-    pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let text = match named(Task::all(&[]), job)? {
-            Task::Trace(flow) => {
-                stack.remount()?;
-                self.all_states(stack, flow, note)?
-            }
-            Task::Limits(index) => self.limited(stack, LIMITS[index], note)?,
-            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
-        };
-        note.file("trace.txt", text);
-        let mut known = HashSet::new();
-        note.commands.retain(|command| known.insert(command.clone()));
-        Ok(())
+        Self { phase: Duration::from_secs_f64(options.phase_s), patience }
     }
 
     /// Through all states, and back to the first.
-    fn all_states(&self, stack: &Stack, flow: Flow, note: &mut Note) -> Result<String, Failure> {
+    pub(super) fn all_states(
+        &self,
+        stack: &mut Stack,
+        flow: Flow,
+        note: &mut Note,
+    ) -> Result<String, Failure> {
+        stack.remount()?;
         let mut trace = Trace::new(stack, self.patience, note)?;
         trace.used(Phase::InSync, flow, self.phase)?;
         trace.member(&["fail", "remove"])?;
@@ -78,7 +58,7 @@ impl Tracing {
     }
 
     /// A recovery under limits, begun for that and given up afterwards.
-    fn limited(
+    pub(super) fn limited(
         &self,
         stack: &Stack,
         (min, max): (&str, &str),
