@@ -149,7 +149,8 @@ pub(super) const IMAGE: VirtualDiskPlace =
 impl VirtualDiskPlace {
     pub(super) fn all(options: &ChunkOptions) -> Vec<Self> {
         let mut all = vec![Self::Array, Self::Device];
-        for kind in options.kinds() {
+        let kinds = [Some(FileSystemKind::Ext4), options.xfs.then_some(FileSystemKind::Xfs)];
+        for kind in kinds.into_iter().flatten() {
             all.extend(["raw", "qcow2"].map(|format| Self::Image { format, kind }));
         }
         all.push(Self::Nbd);

@@ -19,7 +19,7 @@ use super::words::size;
 use super::{Plan, Rival, Wishes, kept, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Gap, Group, Job, Standing};
-use crate::rig::{FileSystemKind, Room};
+use crate::rig::Room;
 
 /// The chunk and the number of members that were published.
 const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
@@ -64,14 +64,6 @@ impl ChunkOptions {
         };
         let next = format!("compare with {}", RIVALS.map(Rival::name).join(" or "));
         Err(Failure::usage(other, "it is not compared with chunks and disks", next))
-    }
-
-    fn kinds(&self) -> Vec<FileSystemKind> {
-        if self.xfs {
-            vec![FileSystemKind::Ext4, FileSystemKind::Xfs]
-        } else {
-            vec![FileSystemKind::Ext4]
-        }
     }
 
     fn sweeps(&self, level: &str) -> Group {

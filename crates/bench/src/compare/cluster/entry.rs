@@ -11,7 +11,7 @@ use super::bounds;
 use super::gluster;
 use super::setting::{LineRate, Raw, Sample, Setting};
 use super::words::{Pattern, Storage, WriteSchedule};
-use crate::model::{Found, Spread};
+use crate::model::{Found, Run, Spread};
 
 const GIBIBYTE: f64 = (1 << 30) as f64;
 
@@ -76,14 +76,11 @@ pub(super) fn entries(found: &Found) -> Vec<ClusterEntry> {
         }
     }
     let entry = |(case, job): (&str, &str)| {
-        let mut raws = Vec::new();
-        let mut files = Vec::new();
-        for run in found.runs(case, job) {
-            let text = found.text(run, RAW);
-            let raw = text.and_then(|text| serde_json::from_str::<Raw>(&text).ok());
-            files.extend(raw.is_some().then(|| run.file(RAW).map(str::to_owned)).flatten());
-            raws.extend(raw);
-        }
+        let raw = |run: &Run| {
+            let raw = serde_json::from_str(&found.text(run, RAW)?).ok()?;
+            Some((raw, run.file(RAW)?.to_owned()))
+        };
+        let (raws, files): (Vec<Raw>, Vec<String>) = found.runs(case, job).filter_map(raw).unzip();
         Some(ClusterEntry { case: case.to_owned(), raw: files, ..entry(&raws)? })
     };
     let mut entries: Vec<ClusterEntry> = kinds.into_iter().filter_map(entry).collect();
@@ -267,7 +264,6 @@ impl PublishedFigures {
 pub(super) mod tests {
     use super::super::setting::tests::{raw, setting};
     use super::*;
-    use crate::model::Run;
 
     /// Three rounds, around so many lines.
     pub(in super::super) fn around(setting: &Setting, schedule: &str, lines: f64) -> ClusterEntry {

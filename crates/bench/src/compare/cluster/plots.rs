@@ -72,24 +72,21 @@ impl Varied {
         } else {
             format!("blocks of {}", size(entry.block_bytes))
         };
+        let storage = match entry.storage {
+            Storage::Memory => "in memory",
+            Storage::Disk => "on disk",
+        };
         let fixed = [
             (Self::Nodes, number(entry.nodes, "node")),
             (Self::Clients, number(entry.clients, "client")),
             (Self::Block, block),
-            (Self::Storage, storage(entry.storage).to_owned()),
+            (Self::Storage, storage.to_owned()),
         ];
         let fixed = fixed.into_iter().filter(|(varied, _)| *varied != self);
         words.extend(fixed.map(|(_, word)| word));
         words.extend((entry.fabric != "tcp").then(|| entry.fabric.clone()));
         words.push(link(entry.link_bit_s));
         format!("{} against the {self}: {}", entry.pattern, words.join(", "))
-    }
-}
-
-const fn storage(storage: Storage) -> &'static str {
-    match storage {
-        Storage::Memory => "in memory",
-        Storage::Disk => "on disk",
     }
 }
 

@@ -140,15 +140,9 @@ impl Comparison for LevelOptions {
         let stack = case.stack(self, room);
         let stack = if case.is_of_others() { stack.map_err(Failure::forgiven)? } else { stack? };
         let directory = stack.top.word();
-        let published;
-        let text = match &self.job {
-            Some(job) => &job.text,
-            None => {
-                published = published::job_file(self.size_bytes, self.loops, self.runtime_ms);
-                &published
-            }
-        };
-        let text = job_file::in_directory(text, &directory);
+        let published = || published::job_file(self.size_bytes, self.loops, self.runtime_ms);
+        let text = self.job.as_ref().map_or_else(published, |job| job.text.clone());
+        let text = job_file::in_directory(&text, &directory);
         let mut stands = Standing::on(stack, move |_, _, note| {
             // What others have left to be written would be written meanwhile.
             match case.cache {
