@@ -86,7 +86,7 @@ impl Group {
 }
 
 /// Runs a job on the layers of a case, and notes what was run and what it said.
-pub(crate) type RunJob = Box<dyn FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>>;
+type RunJob = Box<dyn FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>>;
 
 /// A case that is set up. Dropped, it is taken down.
 pub struct Standing {

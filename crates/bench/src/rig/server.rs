@@ -97,11 +97,11 @@ impl Program {
             }
             _ => format!("type=fuse,id=fuse,node-name={NODE},mountpoint={place},writable=on"),
         };
-        let bytes =
-            if let Self::NbdkitMemory(bytes) = self { bytes.to_string() } else { String::new() };
         let words: &[&str] = match self {
             Self::Nbdkit => &["--foreground", "--unix", &path, "file", what],
-            Self::NbdkitMemory(_) => &["--foreground", "--unix", &path, "memory", &bytes],
+            Self::NbdkitMemory(bytes) => {
+                &["--foreground", "--unix", &path, "memory", &bytes.to_string()]
+            }
             Self::NbdFuse => &[&path, what],
             Self::DaemonNbd => &["--blockdev", &node, "--nbd-server", &socket, "--export", &export],
             Self::DaemonFuse | Self::DaemonVhostUser => &["--blockdev", &node, "--export", &export],

@@ -184,8 +184,8 @@ impl StateSweep {
     }
 }
 
-/// Lets only so much wait in memory to be written to a device, as on a machine with less of it, until
-/// the guards go; `None` where the kernel cannot do that.
+/// Lets only so much wait in memory to be written to a device until the guards go, as on a machine
+/// with less of it; `None` where the kernel cannot do that.
 fn limit_dirty(stack: &Stack, bytes: u64) -> Option<[Guard; 2]> {
     let device = stack.upper_device()?.file_name()?;
     let folder = Path::new("/sys/block").join(device).join("bdi");
