@@ -132,7 +132,7 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::Volume { tag, bytes, node, used: flag },
         Message::Meta { tag, bytes: vec![1; 512] },
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
-        Message::Finished { position, generation: Generation(few), ok: flag },
+        Message::Finished { position, generation: Generation(few), ok: flag, no_room: !flag },
         Message::Copied { slot: Slot(at) },
         Message::NeighbourLost { role: Role(at) },
         Message::ReadFailed { slot: Slot(at) },

@@ -113,6 +113,7 @@ fn devices(level: Level) -> Vec<Vec<u8>> {
         bitmap: if redundant { bitmap } else { NewBitmap::None },
         log: NewLog::None,
         assume_clean: true,
+        integrity: false,
     };
     let roles: Vec<_> = (1..=DEVICES as u8).map(|index| Some(device(index))).collect();
     let blueprint = array.plan(&roles, &[]).expect("a good array");

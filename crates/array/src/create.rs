@@ -1,6 +1,7 @@
 //! A new array: what its members are to carry. Nothing is written here.
 //!
-//! Metadata lies where mdadm 4.2 puts it, by the same rules for the same devices:
+//! Metadata lies where mdadm 4.2 puts it, by the same rules for the same devices. Checksums lie
+//! behind the data, in room that is not counted as theirs.
 //!
 //! ```text
 //! 1.2    1.1
@@ -27,6 +28,7 @@ use crate::code::Losses;
 use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, DevRole, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
+use crate::integrity::new_area;
 use crate::level::{Layout, Level};
 use crate::name::NAME_BYTES;
 
@@ -71,6 +73,8 @@ pub struct NewArray {
     pub log: NewLog,
     /// The members agree already: no resync.
     pub assume_clean: bool,
+    /// Checksums of all blocks, behind the data.
+    pub integrity: bool,
 }
 
 /// The bitmap to make.
@@ -108,6 +112,8 @@ pub struct Blueprint {
     pub bitmap: Option<Bitmap>,
     /// The new log.
     log: NewLog,
+    /// Members get integrity areas.
+    integrity: bool,
 }
 
 impl NewArray {
@@ -162,7 +168,8 @@ impl NewArray {
         {
             bitmap.set_all();
         }
-        Ok(Blueprint { geometry, superblocks, bitmap, log: self.log })
+        let Self { log, integrity, .. } = *self;
+        Ok(Blueprint { geometry, superblocks, bitmap, log, integrity })
     }
 
     fn redundant(&self) -> bool {
@@ -183,8 +190,12 @@ impl NewArray {
         if missing == roles.len() || (missing > 0 && !self.redundant()) {
             return Err(CreateError::TooFew { level, missing });
         }
+        if self.integrity && !matches!(self.version, Version::V1_1 | Version::V1_2) {
+            return Err(CreateError::NoPlaceForChecksums { version: self.version });
+        }
         let what = match self {
             _ if self.redundant() => return Ok(()),
+            Self { integrity: true, .. } => "checksums",
             Self { bitmap: NewBitmap::Internal { .. }, .. } => "bitmap",
             Self { size_sectors: Some(_), .. } => "common member size",
             _ if !spares.is_empty() => "spares",
@@ -366,7 +377,13 @@ impl Blueprint {
         if let Some(sector) = superblock.bblog_sector() {
             writes.push((sector, BadBlocks::default().encode(superblock.bblog_shift)));
         }
-        writes.push((superblock.super_offset, superblock.blocks(4096)));
+        let blocks = superblock.blocks(4096);
+        if self.integrity && superblock.role() != DevRole::Journal {
+            // The device's id is random, and of no other area.
+            let area = new_area(superblock, &blocks, superblock.device_uuid);
+            writes.extend(area.into_iter().flatten());
+        }
+        writes.push((superblock.super_offset, blocks));
         writes
     }
 }

@@ -36,6 +36,7 @@ pub mod request;
 pub mod stack;
 pub mod status;
 pub mod units;
+pub mod verified;
 
 pub use action::{Action, Checked, Compute, IoError, IoErrorKind, IoOp, Outcome};
 pub use array::Array;

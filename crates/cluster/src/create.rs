@@ -141,6 +141,7 @@ impl NewArray {
             bitmap: self.bitmap_of(size_bytes),
             log: NewLog::None,
             assume_clean: true,
+            integrity: false,
         };
         let device = |&device_uuid| NewDevice { device_sectors, device_uuid };
         let devices: Vec<_> = device_uuids.iter().map(device).map(Some).collect();

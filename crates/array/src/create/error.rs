@@ -1,5 +1,6 @@
 //! Reasons why there can be no such array, and what to do instead.
 
+use crate::format::Version;
 use crate::format::superblock::MAX_DEV;
 use crate::geometry::GeometryError;
 use crate::level::Level;
@@ -47,6 +48,12 @@ pub enum CreateError {
         size_sectors: u64,
         /// The least.
         unit_sectors: u64,
+    },
+    /// Checksums lie behind the data.
+    #[error("checksums lie behind the data, where superblocks of version {} are", version.name())]
+    NoPlaceForChecksums {
+        /// Version.
+        version: Version,
     },
     /// Something that a level without redundancy does not have.
     #[error("{level} has no {what}")]
@@ -108,6 +115,7 @@ impl Advised for CreateError {
             Self::SizeTooSmall { unit_sectors, .. } => {
                 format!("use at least {unit_sectors} sectors").into()
             }
+            Self::NoPlaceForChecksums { .. } => "use version 1.2, or make none".into(),
             Self::NotRedundant { .. } => "leave it out, or use another level".into(),
             Self::TooFew { .. } => "name more members".into(),
             Self::TooManyDevices => "use fewer spares".into(),

@@ -2,6 +2,7 @@
 
 use super::{AREA_SECTORS, CreateError, GIB_SECTORS, MIB_SECTORS, NewArray};
 use crate::format::Version;
+use crate::format::integrity::IntegrityArea;
 
 /// The places on the devices of one array.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +12,8 @@ pub(super) struct DevicePlaces {
     pub(super) data_offset: u64,
     /// Sectors kept for a bitmap or log, besides superblock and bad-block log.
     kept_sectors: u64,
+    /// An integrity area lies behind the data.
+    integrity: bool,
 }
 
 impl DevicePlaces {
@@ -32,7 +35,8 @@ impl DevicePlaces {
         if data_offset < least || !data_offset.is_multiple_of(AREA_SECTORS) {
             return Err(CreateError::DataOffset { data_offset, least_sectors: least });
         }
-        Ok(Self { version: array.version, data_offset, kept_sectors })
+        let NewArray { version, integrity, .. } = *array;
+        Ok(Self { version, data_offset, kept_sectors, integrity })
     }
 
     /// Returns where the superblock lies on a device that has room for data.
@@ -48,6 +52,10 @@ impl DevicePlaces {
             }
             Version::V0_90 | Version::V1_1 | Version::V1_2 => device_sectors,
         };
+        if self.integrity {
+            let area = IntegrityArea::largest(self.data_offset, end);
+            return area.map_or(0, IntegrityArea::data_sectors);
+        }
         end.saturating_sub(self.data_offset)
     }
 

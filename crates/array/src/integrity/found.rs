@@ -15,26 +15,26 @@ const READ_BYTES: u64 = 1 << 20;
 
 /// Places of an area, of the data that it covers, and of the superblock that it goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AreaPlace {
-    pub(super) area: IntegrityArea,
+pub(crate) struct AreaPlace {
+    pub(crate) area: IntegrityArea,
     /// Sector of the device at which the area begins.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Sector of the device at which the data begin.
-    pub(super) data_offset: u64,
+    pub(crate) data_offset: u64,
     /// Sector of the superblock.
-    pub(super) superblock: u64,
-    pub(super) version: Version,
+    pub(crate) superblock: u64,
+    pub(crate) version: Version,
 }
 
 /// An area behind the data of a member, as it was found, and what it is worth.
 #[derive(Clone, Debug)]
 pub struct FoundArea {
-    pub(super) place: AreaPlace,
-    pub(super) header: IntegrityHeader,
-    pub(super) on_disk: SuperblockDigest,
-    pub(super) marks: PageMarks,
+    pub(crate) place: AreaPlace,
+    pub(crate) header: IntegrityHeader,
+    pub(crate) on_disk: SuperblockDigest,
+    pub(crate) marks: PageMarks,
     /// Somebody else was here: what the marks say does not count.
-    pub(super) foreign: bool,
+    pub(crate) foreign: bool,
 }
 
 impl FoundArea {

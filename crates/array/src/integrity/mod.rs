@@ -14,16 +14,9 @@
 //! - A marked page proves nothing: it is made anew.
 
 mod accepted;
-mod blocks;
-mod cached;
-mod checks;
-mod course;
-mod found;
-mod guard;
-mod machine;
+pub(crate) mod found;
 mod marked;
 mod new_area;
-mod op;
 mod step;
 mod trust;
 
@@ -32,7 +25,6 @@ mod tests;
 
 pub use accepted::AcceptedSuperblocks;
 pub use found::FoundArea;
-pub use machine::IntegrityMachine;
 pub use marked::MarkedPages;
 pub use new_area::new_area;
 pub use step::{IntegrityStep, IntegrityWrite};

@@ -26,6 +26,7 @@ fn new_array(level: Level, chunk_kib: u32) -> NewArray {
         bitmap: NewBitmap::Default,
         log: NewLog::None,
         assume_clean: true,
+        integrity: false,
     }
 }
 

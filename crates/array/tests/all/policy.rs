@@ -50,6 +50,7 @@ fn made(array: &Made) -> Vec<Disk> {
         bitmap,
         log,
         assume_clean: true,
+        integrity: false,
     };
     let device = |number: u8| NewDevice { device_sectors: mib * 2048, device_uuid: [number; 16] };
     let roles: Vec<_> = (1..=3).map(|number| Some(device(number))).collect();

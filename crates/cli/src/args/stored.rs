@@ -123,6 +123,10 @@ pub(crate) struct CreateArgs {
     /// The members agree already (all zero, say): no initial resync
     #[arg(long)]
     pub(crate) assume_clean: bool,
+    /// Keep checksums of all blocks, behind the data of each member: rot is noticed when it is
+    /// read, and healed from the other members; for levels with redundancy
+    #[arg(long)]
+    pub(crate) integrity: bool,
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,

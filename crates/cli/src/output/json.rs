@@ -16,6 +16,7 @@ use braid_host::control::wire::{ControlStatus, LastScrub, Mismatch};
 use braid_host::disk::Disk;
 use serde::Serialize;
 
+use super::sums::{IntegrityJson, integrity};
 use super::{conditions, redundancy, shape, time, unread};
 use crate::invocation::next_step;
 
@@ -84,6 +85,8 @@ pub(crate) struct ArrayJson {
     trusted_ranges: Vec<UnreadableJson>,
     /// Bytes of each member that a resync could not bring in line.
     unsynced_bytes: u64,
+    /// Verification by checksums; `null` where no member has any.
+    integrity: Option<IntegrityJson>,
     /// Fate of requests while more members are absent than the array can do without.
     waiting: Option<WaitingJson>,
     /// Reason that due background work does not continue.
@@ -312,6 +315,7 @@ fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJ
         trusted_bytes: status.trusted_sectors * SECTOR_BYTES,
         trusted_ranges: Vec::new(),
         unsynced_bytes: status.unsynced_sectors * SECTOR_BYTES,
+        integrity: integrity(status),
         waiting: status.waiting.as_ref().map(waiting),
         held_up: status.held_up.clone(),
         children: status.children.iter().map(child).collect(),

@@ -24,6 +24,7 @@ mod grown_within;
 mod halfway;
 mod hang;
 mod inside;
+mod integrity;
 mod journals;
 mod layout;
 mod logs;

@@ -2,8 +2,10 @@
 
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
+use braid_array::integrity::FoundArea;
 use braid_array::stack::Stack;
-use braid_array::{Array, BlockMachine, Instant, MemberId, Refusal};
+use braid_array::verified::IntegrityMachine;
+use braid_array::{Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::moving::NEW_PEERS;
 use braid_cluster::{Client, ClientConfig, FailoverClient, MovingClient};
 
@@ -55,8 +57,14 @@ impl Machinery {
                 return Ok(Self { missing, ..Self::of_moving(*arrays, network, mounts)? });
             }
         };
+        let mut missing = Vec::new();
+        let mut areas = Vec::new();
+        for (number, (config, files)) in (0u16..).zip(&inner) {
+            let leaf = |(id, area)| (Stack::leaf(number, id), area);
+            areas.extend(areas_of(config, files, &mut missing).into_iter().map(leaf));
+        }
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
-        let scratch_bytes = configs.map(Array::scratch_bytes).sum();
+        let scratch_bytes = configs.map(Array::scratch_bytes).sum::<u64>() + sums_bytes(&areas);
         let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
         let mut scratch = arena.scratch();
@@ -73,14 +81,8 @@ impl Machinery {
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self {
-            machine: Box::new(machine),
-            members,
-            arena,
-            nodes: None,
-            missing: Vec::new(),
-            mounts,
-        })
+        let machine = verified(machine, areas, &mut scratch);
+        Ok(Self { machine, members, arena, nodes: None, missing, mounts })
     }
 
     fn of_nodes(
@@ -128,22 +130,59 @@ impl Machinery {
 
     fn of_devices(config: Config, members: Vec<MemberFile>, mounts: u32) -> Result<Self, Refusal> {
         check_distinct(&members).map_err(not_distinct)?;
-        let scratch_bytes = Array::scratch_bytes(&config);
+        let mut missing = Vec::new();
+        let areas = areas_of(&config, &members, &mut missing);
+        let scratch_bytes = Array::scratch_bytes(&config) + sums_bytes(&areas);
         let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
         // The device that a move in place saves to is behind the members.
         let ids = (0u16..).map(MemberId);
-        let machine = start(config, &mut arena.scratch())?;
+        let mut scratch = arena.scratch();
+        let machine = verified(start(config, &mut scratch)?, areas, &mut scratch);
         let members = ids.zip(members).collect();
-        Ok(Self {
-            machine: Box::new(machine),
-            members,
-            arena,
-            nodes: None,
-            missing: Vec::new(),
-            mounts,
-        })
+        Ok(Self { machine, members, arena, nodes: None, missing, mounts })
     }
+}
+
+/// Finds the checksums of an array's members. Reasons why some are of no use become lines of
+/// `missing`.
+fn areas_of(
+    config: &Config,
+    files: &[MemberFile],
+    missing: &mut Vec<String>,
+) -> Vec<(MemberId, FoundArea)> {
+    let mut areas = Vec::new();
+    for ((id, member), file) in config.member_ids().zip(&config.members).zip(files) {
+        let read = |sector: u64, bytes: u32| {
+            let bytes = file.read_at(sector * SECTOR_BYTES, bytes as usize);
+            bytes.map_err(|error| error.to_string())
+        };
+        match FoundArea::read(&member.superblock, file.sectors, read) {
+            Ok(area) => areas.extend(area.map(|area| (id, area))),
+            Err(why) => {
+                missing.push(format!("{}: checksums are not used: {why}", member.device));
+            }
+        }
+    }
+    areas
+}
+
+/// Bytes of memory for the verification of members with these areas.
+const fn sums_bytes(areas: &[(MemberId, FoundArea)]) -> u64 {
+    if areas.is_empty() { 0 } else { IntegrityMachine::<Array>::SCRATCH_BYTES }
+}
+
+/// Verifies what a machine reads, if any of its members have checksums.
+fn verified<M: BlockMachine + Send + 'static>(
+    machine: M,
+    areas: Vec<(MemberId, FoundArea)>,
+    scratch: &mut Scratch,
+) -> Box<dyn BlockMachine + Send> {
+    if areas.is_empty() {
+        return Box::new(machine);
+    }
+    let own = cut(scratch, IntegrityMachine::<M>::SCRATCH_BYTES);
+    Box::new(IntegrityMachine::new(machine, areas, own))
 }
 
 fn not_distinct(error: OpenError) -> Refusal {

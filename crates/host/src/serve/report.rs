@@ -181,8 +181,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             format!("{}: read error not corrected{}", member(id), place(fault))
         }
         ArrayEvent::ChecksumMismatch { member: id, sector, sectors } => {
-            let behind = sector + sectors;
-            format!("{}: sectors {sector} to {behind} do not fit their checksum", member(id))
+            format!("{}: sectors {sector}+{sectors} do not fit their checksum", member(id))
         }
         ArrayEvent::MemberFull { member: id, fault } => {
             let next = "make room there; the write was refused, and the member stays";

@@ -4,7 +4,7 @@ use braid_array::array::Scratch;
 use braid_array::assemble::{
     Assembly, Candidate, Config, Options, Start, StartLog, Verdict, decide,
 };
-use braid_array::integrity::IntegrityMachine;
+use braid_array::verified::IntegrityMachine;
 use braid_array::{Array, MemberId};
 
 use crate::disk::Disk;

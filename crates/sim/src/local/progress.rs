@@ -3,7 +3,8 @@
 use braid_array::action::{Command, CommandId};
 use braid_array::assemble::Config;
 use braid_array::events::SyncAction;
-use braid_array::integrity::{FoundArea, IntegrityMachine};
+use braid_array::integrity::FoundArea;
+use braid_array::verified::IntegrityMachine;
 use braid_array::{BlockMachine, MemberId};
 
 use crate::disk::Disk;

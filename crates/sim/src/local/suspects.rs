@@ -153,8 +153,10 @@ impl Suspects {
     /// Takes the promise off the unfinished writes of a missing role: a partial parity log does not
     /// protect them.
     pub fn exempt_being_written(&mut self, role: Role, shape: &Shape, judge: &mut Judge) {
+        // An array that was to become smaller promises nothing of what was behind its end.
+        let end = judge.oracle.sectors();
         for (column, _) in (self.start..).zip(&self.columns).filter(|(_, doubt)| **doubt) {
-            let sectors = shape.array_sectors_at(role, column);
+            let sectors = shape.array_sectors_at(role, column).filter(|sector| *sector < end);
             for sector in sectors.filter(|sector| self.written.contains(sector)) {
                 judge.oracle.exempt(sector);
             }

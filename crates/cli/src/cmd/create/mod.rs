@@ -38,6 +38,7 @@ struct Creation {
     metadata: Version,
     data_offset: Option<u64>,
     assume_clean: bool,
+    integrity: bool,
     force: bool,
     /// For each role its device, `None` where it is missing; then the spares, then the journal.
     members: Vec<Option<PathBuf>>,
@@ -69,6 +70,10 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
         return Err(Failure::usage("create", &args.name, reason, next));
     }
     if args.members.iter().any(|member| matches!(member, MemberArg::Node(_))) {
+        if args.integrity {
+            let reason = "arrays over nodes have no checksums yet";
+            return Err(Failure::usage("create", &args.name, reason, "leave --integrity out"));
+        }
         return nodes::run(args);
     }
     if !args.witness.is_empty() {
@@ -125,6 +130,7 @@ impl Creation {
             metadata: metadata(args),
             data_offset: data_offset(args)?,
             assume_clean: args.assume_clean,
+            integrity: args.integrity,
             force: args.force,
             members,
             overlay: args.overlay.dir().map(Path::to_owned),
@@ -396,6 +402,7 @@ fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprin
         bitmap: plan.bitmap,
         log,
         assume_clean: plan.assume_clean,
+        integrity: plan.integrity,
     };
     let (roles, spares) = members.split_at(plan.shape.raid_disks as usize);
     let roles: Vec<Option<NewDevice>> = roles.iter().map(|d| d.as_ref().map(new)).collect();

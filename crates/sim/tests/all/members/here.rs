@@ -102,6 +102,7 @@ impl Lane for Here {
             excess: false,
             grows: false,
             spills: false,
+            sums: false,
         };
         let mut rng = Rng::new(1);
         let mut disks = create::create(&scenario, &mut rng);

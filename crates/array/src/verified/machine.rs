@@ -1,11 +1,12 @@
 //! A machine whose members' data are verified.
 
+use super::area_io::AreaIo;
 use super::checks::Checks;
-use super::found::FoundArea;
 use crate::action::{Command, CommandId, Event};
 use crate::array::Scratch;
 use crate::events::ArrayEvent;
 use crate::figures::MemberFigures;
+use crate::integrity::FoundArea;
 use crate::refusal::Refusal;
 use crate::request::{Full, Request};
 use crate::status::{IntegrityStatus, Status};
@@ -23,13 +24,13 @@ use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 pub struct IntegrityMachine<M> {
     inner: M,
     checks: Checks,
-    stop: Stop,
-    removals: Vec<Removal>,
+    stop: StopProgress,
+    removals: Vec<HeldRemoval>,
 }
 
 /// Progress of a stop.
 #[derive(Debug)]
-enum Stop {
+enum StopProgress {
     Serving,
     /// The machine within has been told to stop.
     Asked(CommandId),
@@ -39,7 +40,7 @@ enum Stop {
 
 /// A removal of a member, whose answer is held back until nothing is under way for its area.
 #[derive(Debug)]
-struct Removal {
+struct HeldRemoval {
     id: CommandId,
     member: MemberId,
     /// The machine within has removed it.
@@ -48,7 +49,7 @@ struct Removal {
 
 impl<M: BlockMachine> IntegrityMachine<M> {
     /// Bytes of memory that it takes besides that of the machine.
-    pub const SCRATCH_BYTES: u64 = Checks::SCRATCH_BYTES;
+    pub const SCRATCH_BYTES: u64 = AreaIo::SCRATCH_BYTES;
 
     /// Verifies what a machine reads that has not been polled yet, of members with these areas.
     /// `scratch` has [`SCRATCH_BYTES`](Self::SCRATCH_BYTES).
@@ -58,7 +59,7 @@ impl<M: BlockMachine> IntegrityMachine<M> {
         Self {
             inner,
             checks: Checks::new(found, read_only, scratch),
-            stop: Stop::Serving,
+            stop: StopProgress::Serving,
             removals: Vec::new(),
         }
     }
@@ -73,9 +74,9 @@ impl<M: BlockMachine> IntegrityMachine<M> {
                 self.checks.take(Action::Reply { id, result: Err(why) });
                 return;
             }
-            Command::Stop => self.stop = Stop::Asked(id),
+            Command::Stop => self.stop = StopProgress::Asked(id),
             Command::Remove(member) => {
-                self.removals.push(Removal { id, member: *member, done: false });
+                self.removals.push(HeldRemoval { id, member: *member, done: false });
             }
             Command::Add(new) | Command::AddJournal(new) | Command::Spill(new) => {
                 // The id is refused where a member still has it.
@@ -111,9 +112,10 @@ impl<M: BlockMachine> IntegrityMachine<M> {
         match &action {
             Action::Reply { id, result } => {
                 let id = *id;
-                if result.is_ok() && matches!(self.stop, Stop::Asked(asked) if asked == id) {
+                if result.is_ok() && matches!(self.stop, StopProgress::Asked(asked) if asked == id)
+                {
                     self.checks.close();
-                    self.stop = Stop::Closing(id);
+                    self.stop = StopProgress::Closing(id);
                     return;
                 }
                 let removal = self.removals.iter().position(|removal| removal.id == id);
@@ -139,13 +141,13 @@ impl<M: BlockMachine> IntegrityMachine<M> {
     /// Returns an answer that was held back, and need not be any longer.
     fn next_reply(&mut self) -> Option<Action> {
         let reply = |id| Some(Action::Reply { id, result: Ok(()) });
-        let is_over = |removal: &Removal| removal.done && self.checks.rests(removal.member);
+        let is_over = |removal: &HeldRemoval| removal.done && self.checks.rests(removal.member);
         if let Some(at) = self.removals.iter().position(is_over) {
             return reply(self.removals.remove(at).id);
         }
         match self.stop {
-            Stop::Closing(id) if self.checks.is_closed() => {
-                self.stop = Stop::Serving;
+            StopProgress::Closing(id) if self.checks.is_closed() => {
+                self.stop = StopProgress::Serving;
                 reply(id)
             }
             _ => None,
@@ -166,8 +168,8 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
     fn handle(&mut self, now: Instant, event: Event) {
         self.checks.at(now);
         match event {
-            Event::Done { io, result } if Checks::is_own(io) => self.checks.done(io, result),
-            Event::Loaded { io, bytes } if Checks::is_own(io) => self.checks.loaded(io, &bytes),
+            Event::Done { io, result } if AreaIo::is_own(io) => self.checks.done(io, result),
+            Event::Loaded { io, bytes } if AreaIo::is_own(io) => self.checks.loaded(io, &bytes),
             Event::Command { id, command } => self.take_command(now, id, command),
             Event::Tick => {
                 self.checks.tick();
@@ -180,7 +182,7 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
     fn poll(&mut self) -> Option<Action> {
         loop {
             self.pass(self.checks.now());
-            if let Some(action) = self.checks.next_action() {
+            if let Some(action) = self.checks.io.actions.pop_front() {
                 return Some(action);
             }
             if let Some(action) = self.inner.poll() {
@@ -196,14 +198,14 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
     }
 
     fn idle(&self) -> bool {
-        let waits = matches!(self.stop, Stop::Closing(_))
+        let waits = matches!(self.stop, StopProgress::Closing(_))
             || self.removals.iter().any(|removal| removal.done);
         self.inner.idle() && self.checks.is_idle() && !waits
     }
 
     fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
         self.inner.each_unused(found);
-        self.checks.each_unused(found);
+        self.checks.io.each_unused(found);
     }
 
     fn invariants(&self) -> Result<(), String> {

@@ -4,12 +4,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::accepted::AcceptedSuperblocks;
 use super::cached::{CachedTable, Presence};
 use super::course::Course;
-use super::found::{AreaPlace, FoundArea};
-use super::marked::MarkedPages;
 use crate::format::integrity::{AreaId, TablePage};
+use crate::integrity::found::AreaPlace;
+use crate::integrity::{AcceptedSuperblocks, FoundArea, MarkedPages};
 use crate::{Instant, IoError, SECTOR_BYTES};
 
 /// Pages ahead of a sequential writer that are marked before it gets there: 30 MiB of data.

@@ -117,4 +117,4 @@ impl GuardedOp {
 }
 
 /// The answer to an operation.
-pub(super) type Answer = (IoId, Result<Outcome, IoError>);
+pub(super) type GuardedAnswer = (IoId, Result<Outcome, IoError>);

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::step::{IntegrityStep, IntegrityWrite};
 use crate::IoError;
+use crate::integrity::{IntegrityStep, IntegrityWrite};
 
 /// The next thing to do of a course.
 #[derive(Clone, Debug, PartialEq, Eq)]
