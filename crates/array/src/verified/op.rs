@@ -65,7 +65,10 @@ pub(super) struct GuardedWrite {
     /// The checksums of blocks that it changes a part of, by their new content: those that were
     /// right before.
     pub(super) cut: Vec<(u64, u32)>,
-    /// The old content of those blocks is looked at, or was.
+    /// Blocks that it changes a part of and whose old content does not fit: they keep their
+    /// checksums, and are found when they are read.
+    pub(super) rotten: Vec<u64>,
+    /// The old content of blocks that it changes a part of is looked at, or was.
     pub(super) looked: bool,
     pub(super) issued: bool,
 }

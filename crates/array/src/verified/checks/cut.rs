@@ -51,7 +51,12 @@ impl Checks {
     pub(super) fn block_summed(&mut self, op: usize, block: u64, buf: Buf, sum: u32) {
         let guard = &mut self.guards.get_mut(&self.ops[op].member).expect("one with operations");
         let sectors = guard.place.area.block(block);
-        let GuardedOp { op: asked, kind, .. } = &mut self.ops[op];
+        let GuardedOp { op: asked, kind, abandoned, .. } = &mut self.ops[op];
+        if *abandoned {
+            // The memory of an operation that was given up may be somebody else's.
+            self.io.give(buf);
+            return self.block_fails(op, IoError::ABANDONED);
+        }
         match (kind, *asked) {
             (OpKind::Read(read), IoOp::Read { buf: to, .. }) => {
                 read.compare(block, sum);
@@ -65,8 +70,8 @@ impl Checks {
                 self.io.compute(copied(from, to), Flight::BlockCopy { op, buf });
             }
             (OpKind::Write(write), op_of_write) => {
-                // What does not fit now does not fit afterwards either, and is found.
                 if guard.table.get(block) != Some(sum) {
+                    write.rotten.push(block);
                     self.io.give(buf);
                     return self.looked_at(op);
                 }

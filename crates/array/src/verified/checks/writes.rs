@@ -38,9 +38,15 @@ impl Checks {
                 .collect(),
             _ => Vec::new(),
         };
-        let cut = Vec::new();
-        let write = GuardedWrite { range, ticket, sums, cut, looked: false, issued: false };
-        let kind = OpKind::Write(write);
+        let kind = OpKind::Write(GuardedWrite {
+            range,
+            ticket,
+            sums,
+            cut: Vec::new(),
+            rotten: Vec::new(),
+            looked: false,
+            issued: false,
+        });
         let pending = parts.len();
         let index = self.insert_op(GuardedOp { io, member, op, kind, pending, abandoned: false });
         for (buf, blocks) in parts {
@@ -90,13 +96,8 @@ impl Checks {
             Readiness::Ready => {
                 write.issued = true;
                 if !guard.is_retired() {
-                    // A block that did not fit keeps its checksum: it is found when it is read.
-                    let is_discard = matches!(op, IoOp::Discard { .. });
-                    let rotten = |block: &u64| {
-                        let fits = write.cut.iter().any(|(cut, _)| cut == block);
-                        !is_discard && !write.range.whole.contains(block) && !fits
-                    };
-                    let blocks = write.range.touched.clone().filter(|block| !rotten(block));
+                    let touched = write.range.touched.clone();
+                    let blocks = touched.filter(|block| !write.rotten.contains(block));
                     guard.in_flux(blocks, pages);
                 }
                 self.issue(index);
