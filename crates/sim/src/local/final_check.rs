@@ -1,6 +1,7 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
 use braid_array::action::Command;
+use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::format::Superblock;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::geometry::Strip;
@@ -158,6 +159,19 @@ fn is_idle(local: &mut Local) -> bool {
         && local.world.rests(CLIENT)
         && local.machine().idle()
         && !syncing(local)
+        && !waits_for_spill(local)
+}
+
+/// Returns whether a move in place has stopped for what it saves to, and is tried again.
+fn waits_for_spill(local: &mut Local) -> bool {
+    let part = &local.parts.devices[0];
+    let (Some(spill), Some((SyncAction::Reshape, SyncEnd::Interrupted { reason }))) =
+        (part.spill, &part.sync_finished)
+    else {
+        return false;
+    };
+    let is_spill = *reason == format!("d{spill} cannot be written or read");
+    is_spill && local.status().superblock.has(feature::RESHAPE_ACTIVE)
 }
 
 fn make_whole(local: &mut Local) -> Result<(), Failure> {

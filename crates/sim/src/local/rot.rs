@@ -25,7 +25,11 @@ const BLOCK: usize = 4096;
 
 /// Lets some blocks rot, if nothing else is wrong.
 pub(super) fn strike(local: &mut Local, disks: &mut [Disk]) {
-    if !local.scenario.sums || local.excess || local.lost_in_doubt || !local.rng.percent(60) {
+    if !local.scenario.sums
+        || local.scenario.excess
+        || local.lost_in_doubt
+        || !local.rng.percent(60)
+    {
         return;
     }
     let set_uuid = local.parts.devices[0].set_uuid;
@@ -35,17 +39,19 @@ pub(super) fn strike(local: &mut Local, disks: &mut [Disk]) {
     if blocks.is_empty() {
         return;
     }
+    let healthy = disks[device].clone();
+    let mut touched = Vec::new();
     for _ in 0..local.rng.between(1, 3) {
         let sector = local.rng.pick(&blocks);
         let other = local.rng.pick(&blocks);
-        let were = [sector, other].map(|sector| disks[device].bytes(sector, BLOCK as u32));
         let how = change(&mut disks[device], sector, other, &mut local.rng);
         local.note(&[80, sector], || format!("ROT device {device} sector {sector}: {how}"));
-        for (sector, was) in [sector, other].into_iter().zip(were) {
-            let is = disks[device].bytes(sector, BLOCK as u32);
-            if is != was {
-                local.rotten.insert((device, sector), is.expect("a block that is known"));
-            }
+        touched.extend([sector, other]);
+    }
+    for sector in touched {
+        let [was, is] = [&healthy, &disks[device]].map(|disk| disk.bytes(sector, BLOCK as u32));
+        if is != was {
+            local.rotten.insert((device, sector), is.expect("a block that is known"));
         }
     }
 }
