@@ -152,6 +152,9 @@ impl NewShape {
 /// # Errors
 /// The reason why it cannot be, with the step that helps. Nothing is written by then.
 pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
+    if status.integrity.is_some() {
+        return Err(has_checksums());
+    }
     let now = shape_now(status)?;
     let level = now.level;
     let status = &*recovery_put_off(status, &now, grow);
@@ -177,6 +180,12 @@ pub fn plan(status: &Status, grow: Grow) -> Result<NewShape, Refusal> {
     }
     new.geometry()?;
     Ok(new)
+}
+
+/// The refusal of arrays with checksums, which lie behind data and belong to the place of each.
+pub(crate) fn has_checksums() -> Refusal {
+    let next = "leave its shape as it is";
+    Refusal::new("its members have checksums, which cannot be moved yet", next)
 }
 
 /// The array as it is when a recovery waits for new members: those that are being rebuilt are

@@ -6,8 +6,8 @@ use crate::action::{Command, CommandId, Event};
 use crate::array::Scratch;
 use crate::events::ArrayEvent;
 use crate::figures::MemberFigures;
+use crate::grow::has_checksums;
 use crate::integrity::FoundArea;
-use crate::refusal::Refusal;
 use crate::request::{Full, Request};
 use crate::status::{IntegrityStatus, Status};
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
@@ -67,10 +67,7 @@ impl<M: BlockMachine> IntegrityMachine<M> {
     fn take_command(&mut self, now: Instant, id: CommandId, command: Command) {
         match &command {
             Command::Grow(_) | Command::GrowSuspending(_) => {
-                let why = Refusal::new(
-                    "its members have checksums, which cannot be moved yet",
-                    "leave its shape as it is",
-                );
+                let why = has_checksums();
                 self.checks.take(Action::Reply { id, result: Err(why) });
                 return;
             }

@@ -26,7 +26,7 @@ const CRC32C: u16 = 1;
 const SUPERBLOCKS_AT: usize = 96;
 const CHECKSUM_AT: usize = SECTOR_BYTES as usize - 4;
 /// The largest sequence number that is believed, so that there is always a next one.
-const MAX_SEQUENCE: u64 = 1 << 62;
+pub const MAX_SEQUENCE: u64 = 1 << 62;
 
 /// The header of an area.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,6 +45,12 @@ pub(super) const START: &[Scene] = &[Scene {
 
 pub(super) const LOCAL: &[Scene] = &[
     Scene {
+        page: "docs/integrity.md",
+        headings: &["Checksums beside md's data"],
+        before: "truncate -s 40M a.img b.img c.img",
+        ..EMPTY
+    },
+    Scene {
         page: "docs/local.md",
         headings: &["Create", "Start and look", "Members", "Check and repair", "From md and to md"],
         before: "disks",
