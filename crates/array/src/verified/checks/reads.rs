@@ -32,11 +32,14 @@ impl Checks {
 
     /// Reads, unless a write to the same blocks comes first.
     fn begin_read(&mut self, index: usize) {
-        if !self.comes_first(index)
-            && let OpKind::Read(read) = &mut self.ops[index].kind
-        {
+        if self.comes_first(index) {
+            return;
+        }
+        // Those that came after it, while it waited, go on beside it now.
+        let disturbed = self.meets_writes(index);
+        if let OpKind::Read(read) = &mut self.ops[index].kind {
             read.stage = ReadStage::Reading;
-            read.disturbed = false;
+            read.disturbed = disturbed;
             self.issue(index);
         }
     }

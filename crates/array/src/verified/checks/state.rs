@@ -53,6 +53,16 @@ impl Checks {
         }
     }
 
+    /// Returns whether any write to blocks of this operation is under way, or waits.
+    pub(super) fn meets_writes(&self, index: usize) -> bool {
+        let op = &self.ops[index];
+        let (Some(touched), Some(guard)) = (op.touched(), self.guards.get(&op.member)) else {
+            return false;
+        };
+        let mut others = guard.ops.iter().filter(|other| **other != index);
+        others.any(|other| self.ops[*other].writes_to(touched))
+    }
+
     /// Returns whether a write to blocks of this operation was asked for before it.
     pub(super) fn comes_first(&self, index: usize) -> bool {
         let op = &self.ops[index];
