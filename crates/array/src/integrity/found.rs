@@ -61,7 +61,8 @@ impl FoundArea {
             read(sector, COPY_BYTES as u32).unwrap_or_else(|_| vec![0; COPY_BYTES])
         };
         let copies = [copy(0), copy(1)];
-        let bytes = read(superblock.super_offset, SUPERBLOCK_BYTES)?;
+        // Without an area nothing is said of a superblock that cannot be read to its end.
+        let bytes = read(superblock.super_offset, SUPERBLOCK_BYTES).unwrap_or_default();
         let copies = [copies[0].as_slice(), copies[1].as_slice()];
         let trust = Trust::of(superblock, &bytes, copies);
         let foreign = matches!(trust, Trust::Foreign(_));
