@@ -153,6 +153,10 @@ impl Guard {
     pub(super) fn retire(&mut self) {
         self.retired = true;
         self.accepted = None;
+        if matches!(self.cleaning, Cleaning::Flushed) {
+            // Nothing follows any more.
+            self.cleaning = Cleaning::Resting { until: Instant::default() };
+        }
     }
 
     pub(super) fn course(&mut self, kind: CourseKind) -> Option<&mut Course> {
@@ -234,7 +238,9 @@ impl Guard {
             }
             CourseKind::Cleaning => {
                 self.cleaning = match std::mem::replace(&mut self.cleaning, Self::rests(now)) {
-                    Cleaning::Pages(course) if course.failure().is_none() => Cleaning::Flushed,
+                    Cleaning::Pages(course) if course.failure().is_none() && !self.retired => {
+                        Cleaning::Flushed
+                    }
                     Cleaning::Pages(_) => {
                         self.marks.forget_nominated();
                         self.retired |= closing;
@@ -353,5 +359,60 @@ impl Guard {
     /// Returns whether no mark is to be cleared any more.
     pub(super) const fn is_clean(&self) -> bool {
         self.retired || !self.marks.clearable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::course::CourseNext;
+    use super::*;
+    use crate::format::Version;
+    use crate::format::integrity::{IntegrityArea, IntegrityHeader, PageMarks, SuperblockDigest};
+
+    /// Guards a member that only we had, of which nothing is marked.
+    fn guard() -> Guard {
+        let area = IntegrityArea::new(7680).expect("a size that can be");
+        let on_disk = SuperblockDigest::of(Version::V1_2, &[0; 4096]).expect("a superblock");
+        let header = IntegrityHeader::first([1; 16], [2; 16], [3; 16], 2048, area, on_disk);
+        let mut marks = PageMarks::all([3; 16], area.pages());
+        marks.clear(0);
+        let start = area.start(2048).expect("a place");
+        let version = Version::V1_2;
+        let place = AreaPlace { area, start, data_offset: 2048, superblock: 8, version };
+        let found = FoundArea { place, header, on_disk, marks, foreign: false };
+        Guard::new(found, false).expect("one that is trusted")
+    }
+
+    /// Carries a course out to its end.
+    fn carry_out(guard: &mut Guard, kind: CourseKind) {
+        while let Some(course) = guard.course(kind)
+            && course.next() != CourseNext::Over
+        {
+            course.answered(Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_member_that_leaves_while_marks_are_being_cleared_comes_to_rest() {
+        for waits_for_marks in [false, true] {
+            let mut guard = guard();
+            let later = Instant(1);
+            assert_eq!(guard.begin_write(0..8), 1);
+            guard.begin_courses(later, false);
+            carry_out(&mut guard, CourseKind::Marking);
+            guard.end_course(CourseKind::Marking, later, false);
+            guard.marks.end(0..8, false);
+            guard.begin_courses(later, true);
+            carry_out(&mut guard, CourseKind::Cleaning);
+            if waits_for_marks {
+                guard.end_course(CourseKind::Cleaning, later, false);
+                guard.retire();
+            } else {
+                guard.retire();
+                guard.end_course(CourseKind::Cleaning, later, false);
+            }
+            guard.begin_courses(later, false);
+            assert!(guard.is_at_rest(), "nothing goes on for it, and a removal waits");
+        }
     }
 }
