@@ -316,7 +316,8 @@ pub struct Waiting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IntegrityStatus {
-    /// By member that has checksums, the number of blocks that did not fit since the start.
+    /// By member that has checksums, the number of times since the start that a block did not fit:
+    /// one that is read twice before it is healed counts twice.
     pub mismatches: Vec<(MemberId, u64)>,
 }
 

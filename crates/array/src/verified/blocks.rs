@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::format::integrity::{BLOCK_BYTES, BLOCK_SECTORS, IntegrityArea};
+use crate::format::integrity::{BLOCK_SECTORS, IntegrityArea};
 use crate::{Buf, SECTOR_BYTES};
 
 /// Sectors of a member's data, counted from their first, and the blocks they lie in.
@@ -65,8 +65,6 @@ pub(super) fn groups(blocks: Range<u64>, most: usize) -> impl Iterator<Item = Ra
 pub(super) const fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
-
-const _: () = assert!(BLOCK_BYTES == BLOCK_SECTORS * SECTOR_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -92,7 +92,7 @@ pub(super) struct Guard {
     pub(super) superblocks: VecDeque<usize>,
     /// Operations under way.
     pub(super) ops: Vec<usize>,
-    /// Blocks that did not fit.
+    /// Number of times that a block did not fit.
     pub(super) mismatches: u64,
     /// Nothing is verified or noted any more.
     retired: bool,

@@ -15,9 +15,9 @@ use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 /// An array, or a stack of them, of which some members have integrity areas.
 ///
 /// What the machine within asks of members passes here, and so do the answers. A block that it
-/// reads and whose checksum is known fits, or the read fails as one of a bad sector: whoever asked
-/// for it then does what he does about bad sectors. What it writes changes the table. So no level,
-/// job or log knows of checksums.
+/// reads and whose checksum is known fits, or the read fails as one of a bad sector does, and is
+/// made up for in the same way. What it writes changes the table. So no level, job or log knows of
+/// checksums.
 ///
 /// When it has stopped, it is told so once the tables are on the members.
 #[derive(Debug)]
@@ -75,33 +75,23 @@ impl<M: BlockMachine> IntegrityMachine<M> {
             Command::Remove(member) => {
                 self.removals.push(HeldRemoval { id, member: *member, done: false });
             }
-            Command::Add(new) | Command::AddJournal(new) | Command::Spill(new) => {
-                // The id is refused where a member still has it.
-                let members = self.inner.status();
-                let all = members.children.iter().chain([&members]);
-                let known = |status: &Status| {
-                    status.members.iter().any(|member| member.member == new.member)
-                };
-                if !all.into_iter().any(known) {
-                    self.checks.retire(new.member);
-                }
+            // The id is refused where a member still has it.
+            Command::Add(new) | Command::AddJournal(new) | Command::Spill(new)
+                if self.inner.status().member(new.member).is_none() =>
+            {
+                self.checks.retire(new.member);
             }
             _ => {}
         }
         self.inner.handle(now, Event::Command { id, command });
     }
 
-    /// Passes answers in and actions out until neither comes.
-    fn pass(&mut self, now: Instant) -> bool {
-        let mut passed = false;
-        loop {
+    /// Takes members as far as they go, and passes answers in, until none comes.
+    fn pass(&mut self) {
+        self.checks.advance();
+        while let Some((io, result)) = self.checks.next_answer() {
+            self.inner.handle(self.checks.now(), Event::Done { io, result });
             self.checks.advance();
-            if let Some((io, result)) = self.checks.next_answer() {
-                self.inner.handle(now, Event::Done { io, result });
-                passed = true;
-            } else {
-                return passed;
-            }
         }
     }
 
@@ -178,7 +168,7 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
 
     fn poll(&mut self) -> Option<Action> {
         loop {
-            self.pass(self.checks.now());
+            self.pass();
             if let Some(action) = self.checks.io.actions.pop_front() {
                 return Some(action);
             }

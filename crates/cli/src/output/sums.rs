@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(super) struct IntegrityJson {
     algorithm: &'static str,
     block_bytes: u64,
-    /// Blocks that did not fit since the array was assembled.
+    /// Number of times that a block did not fit since the array was assembled.
     mismatches: u64,
     /// Members that have checksums.
     members: Vec<MemberSumsJson>,

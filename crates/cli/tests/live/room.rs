@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::JoinHandle;
 
 use crate::support::export::{ask, connect, noise};
 use crate::support::nodes::{Node, detail, members};
@@ -108,7 +109,7 @@ fn filled(lab: &Lab, stores: &Stores, nodes: &[Node], options: &str, times: usiz
 }
 
 /// Small writes where nothing was written so far.
-fn write_more(lab: &Lab) -> std::thread::JoinHandle<()> {
+fn write_more(lab: &Lab) -> JoinHandle<()> {
     let size = detail(lab, "x")["size_bytes"].as_u64().unwrap();
     let mut stream = connect(&lab.path("x.sock"), "x", usize::try_from(size).unwrap());
     std::thread::spawn(move || {
@@ -141,11 +142,16 @@ fn writes_wait_until_there_is_room() {
         waiting["requests"].as_u64() > Some(0) && waiting["reason"].to_string().contains("room")
     });
     assert!(!writer.is_finished(), "it waits");
+    goes_on_with_room(&lab, &stores, writer, &flushed);
+}
+
+/// Makes room, and checks that all that waited is written.
+fn goes_on_with_room(lab: &Lab, stores: &Stores, writer: JoinHandle<()>, flushed: &[u8]) {
     stores.make_room();
     until("the end of the writes", || writer.is_finished());
     writer.join().expect("no error");
-    until("an array that goes on", || waiting(&lab).is_null());
-    holds(&lab, &flushed);
+    until("an array that goes on", || waiting(lab).is_null());
+    holds(lab, flushed);
     lab.ok("stop x", &[]);
 }
 
@@ -192,12 +198,7 @@ fn waits_once_committed(test: &str, policy: &str, times: usize) {
         nodes.push(node.start_again(&lab, &stores.0[4]));
         waits();
     }
-    stores.make_room();
-    until("the end of the writes", || writer.is_finished());
-    writer.join().expect("no error");
-    until("an array that goes on", || waiting(&lab).is_null());
-    holds(&lab, &flushed);
-    lab.ok("stop x", &[]);
+    goes_on_with_room(&lab, &stores, writer, &flushed);
 }
 
 #[test]
