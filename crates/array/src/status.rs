@@ -316,9 +316,27 @@ pub struct Waiting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IntegrityStatus {
-    /// By member that has checksums, the number of times since the start that a block did not fit:
-    /// one that is read twice before it is healed counts twice.
-    pub mismatches: Vec<(MemberId, u64)>,
+    /// The members that have checksums.
+    pub members: Vec<MemberIntegrity>,
+}
+
+/// Checksums of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemberIntegrity {
+    /// The member.
+    pub member: MemberId,
+    /// Blocks of its data.
+    pub blocks: u64,
+    /// Those whose checksums are known. `None`: they have not all been counted since a loss of
+    /// power.
+    pub known_blocks: Option<u64>,
+    /// What it answers is verified, as far as checksums are known.
+    pub is_verified: bool,
+    /// Blocks that did not fit since the start.
+    pub mismatches: u64,
+    /// Those that were written again since.
+    pub healed: u64,
 }
 
 /// Everything.

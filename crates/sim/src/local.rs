@@ -109,6 +109,8 @@ pub struct Local {
     pub was_tight: bool,
     /// Content of blocks that have rotted, by device and first sector.
     pub rotten: BTreeMap<(usize, u64), Vec<u8>>,
+    /// Devices whose blocks have all been found to fit by the last check of this life.
+    pub learned: Vec<(usize, Role)>,
     /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
     /// The device that is saved to has faults, until then.
@@ -145,6 +147,7 @@ impl Local {
             tight: Vec::new(),
             was_tight: false,
             rotten: BTreeMap::new(),
+            learned: Vec::new(),
             members_changed: false,
             spill_fails: None,
             spill_failed: false,

@@ -2,7 +2,7 @@
 
 use super::marked::MarkedPages;
 use super::step::{IntegrityStep, IntegrityWrite, flushed};
-use crate::format::integrity::{COPY_BYTES, IntegrityHeader, SuperblockDigest};
+use crate::format::integrity::{COPY_BYTES, IntegrityHeader, KnownCount, SuperblockDigest};
 
 /// The header of an area that is in use, and the superblock of its member.
 ///
@@ -76,6 +76,19 @@ impl AcceptedSuperblocks {
         self.header = self.header.next([self.on_disk, next]);
         let mut steps = flushed([written(&self.header)]);
         steps.extend(flushed([IntegrityWrite::Superblock]));
+        steps
+    }
+
+    /// The steps that note how much is known, of an array that has stopped, once the marks that were
+    /// cleared last are durable.
+    ///
+    /// # Panics
+    /// When a superblock is being written.
+    pub fn counted(&mut self, count: KnownCount) -> Vec<IntegrityStep> {
+        assert!(self.next.is_none(), "a superblock is being written");
+        self.header = self.header.with_count(count);
+        let mut steps = vec![IntegrityStep::Flush];
+        steps.extend(flushed([written(&self.header)]));
         steps
     }
 

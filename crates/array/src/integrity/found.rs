@@ -91,6 +91,19 @@ impl FoundArea {
 }
 
 impl FoundArea {
+    /// Returns whether what its marks say counts.
+    #[must_use]
+    pub const fn is_trusted(&self) -> bool {
+        !self.foreign
+    }
+
+    /// The number of blocks whose checksums are known, if the array was stopped with all written.
+    #[must_use]
+    pub fn counted(&self) -> Option<u64> {
+        let counted = self.header.counted.filter(|count| count.marks == self.marks.digest());
+        counted.filter(|_| !self.foreign).map(|count| count.blocks)
+    }
+
     /// The sectors of the device at which the whole blocks lie whose checksums are known, through
     /// `read(sector, bytes)`.
     pub fn known<'a>(

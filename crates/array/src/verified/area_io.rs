@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use slab::Slab;
 
+use super::confirmed::ConfirmedBlocks;
 use super::guard::CourseKind;
 use crate::action::{Action, Compute};
 use crate::array::Scratch;
@@ -93,6 +94,11 @@ pub(super) enum Flight {
         op: usize,
         block: u64,
         buf: Buf,
+    },
+    /// Checksums of blocks that a comparison of the machine has confirmed.
+    Confirmed {
+        comparison: IoId,
+        sums: ConfirmedBlocks,
     },
     /// Given up: its member is gone. The memory is set aside until it is answered.
     Nobody {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::known::KnownBlocks;
 use crate::format::integrity::{PAGE_BLOCKS, TablePage};
 
 /// A page, or that it is being read.
@@ -26,11 +27,12 @@ pub(super) enum Presence {
 }
 
 /// The pages of one member's table that are in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CachedTable {
     pages: BTreeMap<u64, Cached>,
     clock: u64,
     dirty: usize,
+    known: KnownBlocks,
 }
 
 /// Page of a block, and the block's number in it.
@@ -39,6 +41,15 @@ const fn place(block: u64) -> (u64, usize) {
 }
 
 impl CachedTable {
+    pub(super) const fn new(known: KnownBlocks) -> Self {
+        Self { pages: BTreeMap::new(), clock: 0, dirty: 0, known }
+    }
+
+    /// The number of blocks whose checksums are known, once all pages were looked at.
+    pub(super) fn known(&self) -> Option<u64> {
+        self.known.count()
+    }
+
     pub(super) fn presence(&self, page: u64) -> Presence {
         match self.pages.get(&page) {
             None => Presence::Absent,
@@ -60,6 +71,7 @@ impl CachedTable {
     /// are here: those that were not used for longest.
     pub(super) fn loaded(&mut self, number: u64, page: TablePage, most: usize) {
         self.clock += 1;
+        self.known.saw(number, page.count());
         self.pages.insert(number, Cached::Loaded { page, dirty: false, used: self.clock });
         if self.pages.len() <= most {
             return;
@@ -97,6 +109,7 @@ impl CachedTable {
             self.dirty += usize::from(!*dirty);
             *dirty = true;
             *used = self.clock;
+            self.known.changed(page.get(block).is_some(), sum.is_some());
             page.set(block, sum);
         }
     }

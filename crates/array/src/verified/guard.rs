@@ -6,10 +6,13 @@ use std::ops::Range;
 
 use super::cached::{CachedTable, Presence};
 use super::course::Course;
-use crate::format::integrity::{AreaId, TablePage};
+use super::known::KnownBlocks;
+use super::rot::Rot;
+use crate::format::integrity::{AreaId, KnownCount, PAGE_BLOCKS, TablePage};
 use crate::integrity::found::AreaPlace;
 use crate::integrity::{AcceptedSuperblocks, FoundArea, MarkedPages};
-use crate::{Instant, IoError, SECTOR_BYTES};
+use crate::status::MemberIntegrity;
+use crate::{Instant, IoError, MemberId, SECTOR_BYTES};
 
 /// Pages ahead of a sequential writer that are marked before it gets there: 30 MiB of data.
 const AHEAD: usize = 8;
@@ -92,21 +95,24 @@ pub(super) struct Guard {
     pub(super) superblocks: VecDeque<usize>,
     /// Operations under way.
     pub(super) ops: Vec<usize>,
-    /// Number of times that a block did not fit.
-    pub(super) mismatches: u64,
+    pub(super) rot: Rot,
     /// Nothing is verified or noted any more.
     retired: bool,
+    /// How much is known needs not be written.
+    counted: bool,
 }
 
 impl Guard {
     /// Goes on with an area as it was found. With `read_only` nothing is written: an area that
     /// somebody else casts doubt on is of no use then.
     pub(super) fn new(found: FoundArea, read_only: bool) -> Option<Self> {
+        let counted = found.counted();
         let FoundArea { place, header, on_disk, marks, foreign } = found;
         if foreign && read_only {
             return None;
         }
         let area_id = header.area_id;
+        let known = KnownBlocks::new(counted, &marks);
         let marks = MarkedPages::new(place.area, marks, AHEAD);
         let (accepted, opening) = if foreign {
             let (accepted, steps) = AcceptedSuperblocks::taken_over(&header, on_disk, &marks);
@@ -119,15 +125,16 @@ impl Guard {
             area_id,
             accepted: Some(accepted),
             marks,
-            table: CachedTable::default(),
+            table: CachedTable::new(known),
             opening,
             superblock: None,
             marking: Marking::default(),
             cleaning: Cleaning::Resting { until: Instant::default() },
             superblocks: VecDeque::new(),
             ops: Vec::new(),
-            mismatches: 0,
+            rot: Rot::default(),
             retired: false,
+            counted: read_only,
         })
     }
 
@@ -208,6 +215,21 @@ impl Guard {
             } else {
                 Cleaning::Pages(Course::flushing(steps))
             };
+        }
+        if closing && !self.marks.clearable() && self.is_at_rest() {
+            self.note_count();
+        }
+    }
+
+    /// Writes how much is known, for the next start.
+    fn note_count(&mut self) {
+        let counted = std::mem::replace(&mut self.counted, true);
+        if let (Some(blocks), Some(accepted), false) =
+            (self.table.known(), &mut self.accepted, counted)
+        {
+            let marks = self.marks.marks().digest();
+            let steps = accepted.counted(KnownCount { blocks, marks });
+            self.superblock = Some(Course::flushing(steps));
         }
     }
 
@@ -333,6 +355,39 @@ impl Guard {
         blocks.for_each(|block| self.table.set(block, None));
     }
 
+    /// Returns whether the checksum of a block is known, or cannot be taken in.
+    pub(super) fn needs_no_sum(&mut self, block: u64) -> bool {
+        let page = block / PAGE_BLOCKS;
+        self.retired || !self.has(page..page + 1) || self.table.get(block).is_some()
+    }
+
+    /// Takes checksums of some of these blocks, which are on the member as they are to be. Its
+    /// pages are marked as for a write, and nothing waits for the marks: a page that is torn knows
+    /// nothing.
+    pub(super) fn confirm(&mut self, blocks: Range<u64>, sums: impl Iterator<Item = (u64, u32)>) {
+        let area = self.place.area;
+        let sectors = area.block(blocks.start).start..area.block(blocks.end - 1).end;
+        let pages = area.pages_of(sectors.clone());
+        if self.retired || !self.has(pages.clone()) {
+            return;
+        }
+        self.begin_write(sectors.clone());
+        self.in_flux(std::iter::empty(), pages);
+        sums.for_each(|(block, sum)| self.table.set(block, Some(sum)));
+        self.marks.end(sectors, false);
+    }
+
+    pub(super) fn status(&self, member: MemberId) -> MemberIntegrity {
+        MemberIntegrity {
+            member,
+            blocks: self.place.area.blocks(),
+            known_blocks: if self.retired { None } else { self.table.known() },
+            is_verified: !self.retired,
+            mismatches: self.rot.mismatches(),
+            healed: self.rot.healed(),
+        }
+    }
+
     /// Returns when marks may be cleared.
     pub(super) fn due_at(&self) -> Option<Instant> {
         match self.cleaning {
@@ -356,9 +411,9 @@ impl Guard {
             && self.marking.course.is_none()
     }
 
-    /// Returns whether no mark is to be cleared any more.
+    /// Returns whether nothing is to be written any more, of an array that has stopped.
     pub(super) const fn is_clean(&self) -> bool {
-        self.retired || !self.marks.clearable()
+        self.retired || self.counted && !self.marks.clearable()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::figures::MemberFigures;
 use crate::grow::has_checksums;
 use crate::integrity::FoundArea;
 use crate::request::{Full, Request};
-use crate::status::{IntegrityStatus, Status};
+use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 /// An array, or a stack of them, of which some members have integrity areas.
@@ -157,6 +157,9 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
         match event {
             Event::Done { io, result } if AreaIo::is_own(io) => self.checks.done(io, result),
             Event::Loaded { io, bytes } if AreaIo::is_own(io) => self.checks.loaded(io, &bytes),
+            Event::Done { io, result } if self.checks.is_comparison(io) => {
+                self.checks.compared(io, result);
+            }
             Event::Command { id, command } => self.take_command(now, id, command),
             Event::Tick => {
                 self.checks.tick();
@@ -213,7 +216,7 @@ impl<M: BlockMachine> BlockMachine for IntegrityMachine<M> {
 
     fn status(&self) -> Status {
         let mut status = self.inner.status();
-        status.integrity = Some(IntegrityStatus { mismatches: self.checks.mismatches().collect() });
+        status.integrity = Some(self.checks.status());
         status
     }
 

@@ -5,9 +5,12 @@ mod area_io;
 mod blocks;
 mod cached;
 mod checks;
+mod confirmed;
 mod course;
 mod guard;
+mod known;
 mod machine;
 mod op;
+mod rot;
 
 pub use machine::IntegrityMachine;

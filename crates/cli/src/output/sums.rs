@@ -1,15 +1,20 @@
-//! Verification of members by checksums, for scripts.
+//! Verification of members by checksums.
 
 use braid_array::format::integrity::BLOCK_BYTES;
-use braid_array::status::Status;
+use braid_array::status::{IntegrityStatus, MemberIntegrity, Status};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
-pub(super) struct IntegrityJson {
+pub(crate) struct IntegrityJson {
     algorithm: &'static str,
     block_bytes: u64,
-    /// Number of times that a block did not fit since the array was assembled.
+    /// Blocks of the members whose checksums are known; null until all have been counted.
+    known_blocks: Option<u64>,
+    unknown_blocks: Option<u64>,
+    /// Blocks that did not fit since the array was assembled.
     mismatches: u64,
+    /// Those that were written again.
+    healed: u64,
     /// Members that have checksums.
     members: Vec<MemberSumsJson>,
 }
@@ -17,18 +22,38 @@ pub(super) struct IntegrityJson {
 #[derive(Debug, Serialize)]
 struct MemberSumsJson {
     device: Option<String>,
+    verified: bool,
+    known_blocks: Option<u64>,
+    unknown_blocks: Option<u64>,
     mismatches: u64,
+    healed: u64,
 }
 
 /// What is known of an array's checksums; `None` where it has none.
-pub(super) fn integrity(status: &Status) -> Option<IntegrityJson> {
-    let found = &status.integrity.as_ref()?.mismatches;
+pub(crate) fn integrity(status: &Status) -> Option<IntegrityJson> {
+    let IntegrityStatus { members } = status.integrity.as_ref()?;
     let device = |id| status.member(id).map(|member| member.device.clone());
-    let member = |&(id, mismatches)| MemberSumsJson { device: device(id), mismatches };
+    let member = |member: &MemberIntegrity| MemberSumsJson {
+        device: device(member.member),
+        verified: member.is_verified,
+        known_blocks: member.known_blocks,
+        unknown_blocks: unknown_blocks(member),
+        mismatches: member.mismatches,
+        healed: member.healed,
+    };
+    let sum = |of: fn(&MemberIntegrity) -> u64| members.iter().map(of).sum();
+    let sum_of_known = |of: fn(&MemberIntegrity) -> Option<u64>| members.iter().map(of).sum();
     Some(IntegrityJson {
         algorithm: "crc32c",
         block_bytes: BLOCK_BYTES,
-        mismatches: found.iter().map(|(_, mismatches)| mismatches).sum(),
-        members: found.iter().map(member).collect(),
+        known_blocks: sum_of_known(|member| member.known_blocks),
+        unknown_blocks: sum_of_known(unknown_blocks),
+        mismatches: sum(|member| member.mismatches),
+        healed: sum(|member| member.healed),
+        members: members.iter().map(member).collect(),
     })
+}
+
+fn unknown_blocks(member: &MemberIntegrity) -> Option<u64> {
+    member.known_blocks.map(|known| member.blocks - known)
 }

@@ -86,7 +86,7 @@ fn logs_are_on(local: &mut Local) -> Result<(), Failure> {
 }
 
 /// Ends all troubles, and lets background work finish.
-fn end_troubles(local: &mut Local) -> Result<(), Failure> {
+pub fn end_troubles(local: &mut Local) -> Result<(), Failure> {
     local.note(&[70], || "NO MORE TROUBLES".to_owned());
     for device in 0..local.process().devices.len() {
         local.world.wake(CLIENT, device);

@@ -3,6 +3,8 @@
 //! Only blocks whose checksum is known are changed, of one member of an array that lacks nothing:
 //! each is noticed before anybody gets it, and comes back from the others.
 
+use std::collections::BTreeSet;
+
 use braid_array::assemble::Candidate;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{DevRole, Superblock};
@@ -15,7 +17,7 @@ use braid_array::action::Command;
 use super::Local;
 use crate::disk::Disk;
 use crate::local::assembly;
-use crate::local::final_check::run_until_idle;
+use crate::local::final_check::{self, run_until_idle};
 use crate::local::progress::ask;
 use crate::report::Failure;
 use crate::rng::Rng;
@@ -59,8 +61,13 @@ pub(super) fn strike(local: &mut Local, disks: &mut [Disk]) {
 /// Checks, at the end of a life that no loss of power ends, that a complete check leaves no rot on
 /// members.
 pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
-    if local.rotten.is_empty() || local.excess {
+    local.learned.clear();
+    let learns = local.scenario.sums && local.rng.percent(25);
+    if local.rotten.is_empty() && !learns || local.excess {
         return Ok(());
+    }
+    if learns {
+        final_check::end_troubles(local)?;
     }
     local.parts.devices[0].sync_finished = None;
     if ask(local, Command::Scrub { repair: false })?.is_err() {
@@ -73,15 +80,8 @@ pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
     let roles = Role::all(local.parts.devices[0].roles());
     let holders: Vec<_> =
         roles.filter_map(|role| Some((local.holder_device(&status, role)?, role))).collect();
-    let part = &local.parts.devices[0];
-    // A raid10 may not use the last rows of some members.
-    let is_used = |role, sector: u64| {
-        let sector = sector - part.shape.data_offset;
-        part.scenario.has_parity()
-            || part.shape.geometry.array_sector_at(Strip { role, sector }).is_some()
-    };
     let is_read = |device: usize, sector: u64| {
-        holders.iter().any(|(holder, role)| *holder == device && is_used(*role, sector))
+        holders.iter().any(|(holder, role)| *holder == device && is_used(local, *role, sector))
     };
     let mut left = Vec::new();
     for ((device, sector), bytes) in rotten {
@@ -96,7 +96,60 @@ pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
         }
     }
     local.rotten.extend(left);
+    let fits = [status.mismatch_sectors, Some(status.uncompared_sectors)];
+    if is_complete && status.unreadable_sectors == 0 && fits == [Some(0); 2] {
+        local.learned = holders;
+    }
     Ok(())
+}
+
+/// Checks, after a stop, that all is known that a complete check has found to fit, and that as many
+/// blocks are known as was noted.
+pub(super) fn is_known(local: &mut Local, disks: &[Disk]) -> Result<(), Failure> {
+    let learned = std::mem::take(&mut local.learned);
+    // Members that have no room do not take their marks either.
+    if !local.scenario.sums || local.scenario.excess || local.lost_in_doubt {
+        return Ok(());
+    }
+    for (device, disk) in disks.iter().enumerate() {
+        let Some((superblock, area)) = area(device, disk) else { continue };
+        let read = |sector, bytes| disk.bytes(sector, bytes);
+        let known: BTreeSet<u64> = area.known(read).collect();
+        let is_whole = superblock.data_size % 8 == 0;
+        local.note(&[81, device as u64, known.len() as u64], || {
+            format!("KNOWN of device {device}: {known:?}")
+        });
+        if let Some(counted) = area.counted()
+            && is_whole
+            && counted != known.len() as u64
+        {
+            let known = known.len();
+            return Err(Failure(format!("device {device} knows {known} blocks, not {counted}")));
+        }
+        // A superblock that could not be written costs the trust until the next start.
+        if !area.is_trusted() {
+            continue;
+        }
+        let Some((_, role)) = learned.iter().find(|(learned, _)| *learned == device) else {
+            continue;
+        };
+        let blocks = (0..superblock.size_sectors / 8).map(|block| superblock.data_offset + block * 8);
+        let mut unknown = blocks.filter(|sector| !known.contains(sector));
+        if let Some(sector) = unknown.find(|sector| is_used(local, *role, *sector)) {
+            let what = format!("sector {sector} of device {device} is not known after a check");
+            return Err(Failure(what));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the array uses a sector of its holder: a raid10 may not use the last rows of
+/// some members.
+fn is_used(local: &Local, role: Role, sector: u64) -> bool {
+    let part = &local.parts.devices[0];
+    let sector = sector - part.shape.data_offset;
+    part.scenario.has_parity()
+        || part.shape.geometry.array_sector_at(Strip { role, sector }).is_some()
 }
 
 /// The members, if all are there, whole, and in step.
@@ -128,11 +181,15 @@ fn is_whole(superblock: &Superblock) -> bool {
 /// The sectors of the blocks of a device whose checksums are known.
 fn known(device: usize, disk: &Disk) -> Vec<u64> {
     let read = |sector, bytes| disk.bytes(sector, bytes);
-    let Ok(superblock) = assembly::candidate(device, disk).superblock else { return Vec::new() };
-    match FoundArea::read(&superblock, disk.sectors(), read) {
-        Ok(Some(area)) => area.known(read).collect(),
-        _ => Vec::new(),
-    }
+    area(device, disk).map_or_else(Vec::new, |(_, area)| area.known(read).collect())
+}
+
+/// The checksums of a device, if they count.
+fn area(device: usize, disk: &Disk) -> Option<(Superblock, FoundArea)> {
+    let read = |sector, bytes| disk.bytes(sector, bytes);
+    let superblock = assembly::candidate(device, disk).superblock.ok()?;
+    let area = FoundArea::read(&superblock, disk.sectors(), read).ok()??;
+    Some((superblock, area))
 }
 
 /// Changes a block as disks do: a bit, all of it, or what was meant for another place.

@@ -122,6 +122,9 @@ fn run_lives(
             // An array within that could not be written may have been failed by the one above.
             return Ok(final_check::examined(&local, &disks));
         }
+        if !cut {
+            rot::is_known(&mut local, &disks)?;
+        }
         if let Some(Snapshot { device, disk }) = snapshot {
             disks[device] = disk;
         } else if !cut {

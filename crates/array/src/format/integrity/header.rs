@@ -2,16 +2,19 @@
 //! is whole counts.
 //!
 //! ```text
-//!   0 magic[8] "braidsum"   8 version         10 algorithm       12 block   13 superblocks
+//!   0 magic[8] "braidsum"   8 version         10 algorithm       12 block   13 superblocks   14 counted
 //!  16 array UUID[16]       32 device UUID[16]  48 area[16]
 //!  64 data offset          72 data sectors     80 sequence number
-//!  96 superblock[128]     224 superblock[128] 508 checksum
+//!  96 superblock[128]     224 superblock[128] 352 known blocks     360 marks   508 checksum
 //! ```
 //!
 //! All numbers are little-endian. Version and algorithm have two bytes: version 1, algorithm 1 for
 //! CRC32C (Castagnoli). `block` is the size of a block as a shift, 12; `superblocks` the number of
 //! superblocks that the header accepts, one or two, with eight digests of 16 bytes each. UUIDs are
-//! as in the superblock; the device's is zero for version 0.90. The checksum is the CRC32C of the
+//! as in the superblock; the device's is zero for version 0.90. `counted` is 1 where all had been
+//! written when the array was stopped: the number of blocks whose checksums are known, and the
+//! CRC32C of the marks' bits, by which later marks show. Nothing but what is told to people goes by
+//! that. The checksum is the CRC32C of the
 //! 508 bytes before: the header is one sector, which is written whole or not at all. The rest of a
 //! copy is zeroes, and is not looked at. A copy's place is its sequence number modulo 2.
 
@@ -24,6 +27,9 @@ const MAGIC: &[u8; 8] = b"braidsum";
 const VERSION: u16 = 1;
 const CRC32C: u16 = 1;
 const SUPERBLOCKS_AT: usize = 96;
+const COUNTED_AT: usize = 14;
+const KNOWN_AT: usize = 352;
+const MARKS_AT: usize = 360;
 const CHECKSUM_AT: usize = SECTOR_BYTES as usize - 4;
 /// The largest sequence number that is believed, so that there is always a next one.
 pub const MAX_SEQUENCE: u64 = 1 << 62;
@@ -45,6 +51,17 @@ pub struct IntegrityHeader {
     pub sequence: u64,
     /// The superblock that is on the member, and the one that is about to be written there.
     accepted: [SuperblockDigest; 2],
+    /// The blocks whose checksums are known, if nothing was written since they were counted.
+    pub counted: Option<KnownCount>,
+}
+
+/// The number of blocks whose checksums are known, as it was when these were the marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownCount {
+    /// Blocks.
+    pub blocks: u64,
+    /// The CRC32C of the bits of all marks.
+    pub marks: u32,
 }
 
 /// The reason why bytes are no header to go by.
@@ -97,13 +114,19 @@ impl IntegrityHeader {
         superblock: SuperblockDigest,
     ) -> Self {
         let accepted = [superblock, superblock];
-        Self { set_uuid, device_uuid, area_id, data_offset, area, sequence: 0, accepted }
+        Self { set_uuid, device_uuid, area_id, data_offset, area, sequence: 0, accepted, counted: None }
     }
 
     /// Returns the header that follows, which accepts these superblocks.
     #[must_use]
     pub fn next(&self, accepted: [SuperblockDigest; 2]) -> Self {
-        Self { sequence: self.sequence + 1, accepted, ..self.clone() }
+        Self { sequence: self.sequence + 1, accepted, counted: None, ..self.clone() }
+    }
+
+    /// Returns the header that follows, for an array that stops.
+    #[must_use]
+    pub fn with_count(&self, count: KnownCount) -> Self {
+        Self { counted: Some(count), ..self.next(self.accepted) }
     }
 
     /// Returns whether it accepts a superblock.
@@ -179,6 +202,11 @@ impl IntegrityHeader {
         for index in 0..usize::from(self.superblocks()) {
             put(&mut bytes, SUPERBLOCKS_AT + DIGEST_BYTES * index, self.accepted[index].encode());
         }
+        if let Some(KnownCount { blocks, marks }) = self.counted {
+            bytes[COUNTED_AT] = 1;
+            put(&mut bytes, KNOWN_AT, blocks.to_le_bytes());
+            put(&mut bytes, MARKS_AT, marks.to_le_bytes());
+        }
         let sum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
         put(&mut bytes, CHECKSUM_AT, sum.to_le_bytes());
         bytes
@@ -214,6 +242,15 @@ fn fields(copy: usize, sector: &[u8]) -> Result<IntegrityHeader, HeaderError> {
         2 => [digest(0), digest(1)],
         count => return malformed("superblocks", count.into()),
     };
+    let blocks = u64_at(sector, KNOWN_AT);
+    let counted = match sector[COUNTED_AT] {
+        0 => None,
+        1 if blocks <= area.blocks() => {
+            Some(KnownCount { blocks, marks: u32_at(sector, MARKS_AT) })
+        }
+        1 => return malformed("known blocks", blocks),
+        counted => return malformed("counted", counted.into()),
+    };
     Ok(IntegrityHeader {
         set_uuid: array_at(sector, 16),
         device_uuid: array_at(sector, 32),
@@ -222,6 +259,7 @@ fn fields(copy: usize, sector: &[u8]) -> Result<IntegrityHeader, HeaderError> {
         area,
         sequence,
         accepted,
+        counted,
     })
 }
 

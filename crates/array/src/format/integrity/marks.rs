@@ -94,6 +94,12 @@ impl PageMarks {
         self.pages
     }
 
+    /// The CRC32C of all bits.
+    #[must_use]
+    pub fn digest(&self) -> u32 {
+        self.words.iter().fold(0, |sum, word| crc32c::crc32c_append(sum, &word.to_le_bytes()))
+    }
+
     /// Number of pages that are marked.
     #[must_use]
     pub fn count(&self) -> u64 {

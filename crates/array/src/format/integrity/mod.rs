@@ -24,7 +24,7 @@ mod table;
 
 pub use area::IntegrityArea;
 pub use digest::SuperblockDigest;
-pub use header::{HeaderError, IntegrityHeader, MAX_SEQUENCE};
+pub use header::{HeaderError, IntegrityHeader, KnownCount, MAX_SEQUENCE};
 pub use marks::{MARKS_PAGE_BYTES, MarksError, PageMarks};
 pub use table::{TablePage, block_sum};
 

@@ -102,6 +102,7 @@ impl Checks {
                     self.laid(op, block, sum);
                 }
             }
+            Flight::Confirmed { comparison, sums } => self.confirmed(comparison, &sums, result),
             Flight::Nobody { buf } => buf.into_iter().for_each(|buf| self.io.give(buf)),
             Flight::BlockCopy { op, buf } => {
                 self.io.give(buf);

@@ -4,6 +4,7 @@
 //! area, or about its superblock, is taken over: it is done when all that the rules ask for is done
 //! too, and answered then. All else goes on as it is.
 
+mod compared;
 mod courses;
 mod cut;
 mod errands;
@@ -17,12 +18,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use slab::Slab;
 
 use super::area_io::AreaIo;
+use super::confirmed::Comparisons;
 use super::guard::Guard;
 use super::op::{GuardedAnswer, GuardedOp, OpKind, ReadStage};
 use crate::action::{Action, IoError, IoOp};
 use crate::array::Scratch;
 use crate::format::SUPERBLOCK_MAGIC;
 use crate::integrity::FoundArea;
+use crate::status::IntegrityStatus;
 use crate::{Instant, IoId, MemberId, SECTOR_BYTES};
 
 /// The members with areas, and all that is under way on them.
@@ -34,6 +37,9 @@ pub(super) struct Checks {
     /// Operations by the machine's name for them.
     named: BTreeMap<IoId, usize>,
     pub(super) io: AreaIo,
+    /// Comparisons of the machine, by which more becomes known.
+    comparisons: Comparisons,
+    read_only: bool,
     /// Superblocks that were put into memory, and are to be written from there.
     stored: BTreeMap<u64, Vec<u8>>,
     answers: VecDeque<GuardedAnswer>,
@@ -60,6 +66,8 @@ impl Checks {
             ops: Slab::new(),
             named: BTreeMap::new(),
             io: AreaIo::new(scratch),
+            comparisons: Comparisons::default(),
+            read_only,
             stored: BTreeMap::new(),
             answers: VecDeque::new(),
             closing: false,
@@ -86,6 +94,7 @@ impl Checks {
 
     /// Takes an action of the machine.
     pub(super) fn take(&mut self, action: Action) {
+        self.note(&action);
         match action {
             Action::Io { io, member, op } if self.guards.contains_key(&member) => {
                 self.take_io(io, member, op);
@@ -210,8 +219,10 @@ impl Checks {
         self.guards.get(&member).is_none_or(Guard::is_at_rest) && self.io.rests(member)
     }
 
-    pub(super) fn mismatches(&self) -> impl Iterator<Item = (MemberId, u64)> + '_ {
-        self.guards.iter().map(|(id, guard)| (*id, guard.mismatches))
+    /// Returns what is known of the members.
+    pub(super) fn status(&self) -> IntegrityStatus {
+        let members = self.guards.iter().map(|(id, guard)| guard.status(*id));
+        IntegrityStatus { members: members.collect() }
     }
 
     /// Checks that writes under way are marked, and counted.

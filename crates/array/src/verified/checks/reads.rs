@@ -122,6 +122,9 @@ impl Checks {
             None if misfits.is_empty() || crate::broken("verify") => Ok(Outcome::Done),
             None => Err(IoError::MEDIUM),
         };
+        if result.is_ok() {
+            self.note_read(index);
+        }
         self.end_op(index, result);
     }
 
@@ -137,7 +140,9 @@ impl Checks {
 
     fn tell_misfit(&mut self, member: MemberId, block: u64) {
         let Some(guard) = self.guards.get_mut(&member) else { return };
-        guard.mismatches += 1;
+        if !guard.rot.found(block) {
+            return;
+        }
         let sectors = guard.place.area.block(block);
         let sector = guard.place.data_offset + sectors.start;
         let sectors = sectors.end - sectors.start;

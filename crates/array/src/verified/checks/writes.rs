@@ -22,6 +22,7 @@ impl Checks {
         for index in &guard.ops {
             self.ops[*index].meets_write(&range.touched);
         }
+        self.comparisons.changed(member, &range.touched);
         let whole = range.whole.clone();
         let zeroes = |block: u64| {
             let sectors = area.block(block);
@@ -126,7 +127,10 @@ impl Checks {
         };
         if let Some(guard) = self.guards.get_mut(member) {
             if result.is_ok() && !guard.is_retired() {
-                write.known().for_each(|(block, sum)| guard.table.set(block, Some(sum)));
+                for (block, sum) in write.known() {
+                    guard.table.set(block, Some(sum));
+                    guard.rot.written(block);
+                }
             }
             guard.marks.end(write.range.start..write.range.end, false);
         }
