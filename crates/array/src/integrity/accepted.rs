@@ -79,8 +79,8 @@ impl AcceptedSuperblocks {
         steps
     }
 
-    /// The steps that note how much is known, of an array that has stopped, once the marks that were
-    /// cleared last are durable.
+    /// The steps that note how much is known, of an array that has stopped, once the marks that
+    /// were cleared last are durable.
     ///
     /// # Panics
     /// When a superblock is being written.

@@ -100,8 +100,9 @@ impl FoundArea {
     /// The number of blocks whose checksums are known, if the array was stopped with all written.
     #[must_use]
     pub fn counted(&self) -> Option<u64> {
-        let counted = self.header.counted.filter(|count| count.marks == self.marks.digest());
-        counted.filter(|_| !self.foreign).map(|count| count.blocks)
+        let count = self.header.counted?;
+        let counts = !self.foreign && count.marks == self.marks.digest();
+        counts.then_some(count.blocks)
     }
 
     /// The sectors of the device at which the whole blocks lie whose checksums are known, through

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::blocks::{BlockRange, groups, overlap};
+use super::op::GuardedAnswer;
 use crate::action::{Checked, Compute, SUMMED_BLOCKS};
 use crate::events::{ArrayEvent, SyncAction};
 use crate::{Buf, IoError, IoId, MemberId, Outcome};
 
 /// Blocks in memory as they were read from a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reading {
+struct BlocksRead {
     member: MemberId,
     range: BlockRange,
     buf: Buf,
@@ -41,7 +42,7 @@ impl ConfirmedBlocks {
 
 /// A comparison that the machine has asked for.
 #[derive(Debug)]
-struct Comparison {
+struct MemoryComparison {
     /// All of one length.
     inputs: Vec<Buf>,
     abandoned: bool,
@@ -55,8 +56,8 @@ pub(super) struct Comparisons {
     /// Jobs that compare what members hold.
     scrubs: usize,
     /// By their places in memory.
-    readings: BTreeMap<u64, Reading>,
-    under_way: BTreeMap<IoId, Comparison>,
+    readings: BTreeMap<u64, BlocksRead>,
+    under_way: BTreeMap<IoId, MemoryComparison>,
 }
 
 impl Comparisons {
@@ -81,7 +82,7 @@ impl Comparisons {
     /// Takes note of what was read from a member, if anything may be compared.
     pub(super) fn read(&mut self, member: MemberId, range: &BlockRange, buf: Buf) {
         if self.scrubs > 0 {
-            let reading = Reading { member, range: range.clone(), buf };
+            let reading = BlocksRead { member, range: range.clone(), buf };
             self.readings.insert(buf.offset, reading);
         }
     }
@@ -101,14 +102,13 @@ impl Comparisons {
     pub(super) fn changed(&mut self, member: MemberId, blocks: &Range<u64>) {
         if !self.readings.is_empty() {
             self.readings.retain(|_, reading| {
-                reading.member != member
-                    || !overlap(&reading.range.touched, blocks)
+                reading.member != member || !overlap(&reading.range.touched, blocks)
             });
         }
     }
 
     /// Readings that have any of this memory, from the last one. None overlaps another one.
-    fn within(&self, buf: Buf) -> impl Iterator<Item = &Reading> {
+    fn within(&self, buf: Buf) -> impl Iterator<Item = &BlocksRead> {
         let before = self.readings.range(..end(buf)).rev();
         before.map(|(_, reading)| reading).take_while(move |reading| end(reading.buf) > buf.offset)
     }
@@ -129,7 +129,7 @@ impl Comparisons {
             Compute::Crc { .. } | Compute::SumBlocks { .. } => return,
         };
         if inputs.iter().any(|buf| self.within(*buf).next().is_some()) {
-            self.under_way.insert(io, Comparison { inputs, abandoned: false, held: None });
+            self.under_way.insert(io, MemoryComparison { inputs, abandoned: false, held: None });
         }
     }
 
@@ -154,7 +154,7 @@ impl Comparisons {
         mut is_known: impl FnMut(MemberId, u64) -> bool,
     ) -> Vec<(Buf, ConfirmedBlocks)> {
         let mut confirmed = Vec::new();
-        let Some(Comparison { inputs, abandoned, .. }) = self.under_way.get(&io) else {
+        let Some(MemoryComparison { inputs, abandoned, .. }) = self.under_way.get(&io) else {
             return confirmed;
         };
         if let Ok(Outcome::Checked(checked)) = result
@@ -182,17 +182,17 @@ impl Comparisons {
     }
 
     /// Returns the answer to a comparison of which all sums are formed.
-    pub(super) fn answer(&mut self, io: IoId) -> Option<Result<Outcome, IoError>> {
+    pub(super) fn answer(&mut self, io: IoId) -> Option<GuardedAnswer> {
         let (result, pending) = self.under_way.get(&io)?.held?;
         if pending > 0 {
             return None;
         }
         self.under_way.remove(&io);
-        Some(result)
+        Some((io, result))
     }
 }
 
-impl Reading {
+impl BlocksRead {
     /// Adds those of its blocks that lie in the memory of an input, fit, and are not known.
     fn confirm(
         &self,
@@ -228,7 +228,8 @@ impl Reading {
     }
 }
 
-/// The bits of a comparison that are about a part of an input, and set; some where none is about it.
+/// The bits of a comparison that are set and about a part of an input; some, where none is about
+/// it.
 fn differs(checked: Checked, input: Buf, part: Buf) -> u64 {
     let block = Checked::BLOCK_BYTES as u64;
     let first = (part.offset - input.offset) / block;

@@ -157,8 +157,10 @@ impl<M: BlockMachine> Machine for IntegrityMachine<M> {
         match event {
             Event::Done { io, result } if AreaIo::is_own(io) => self.checks.done(io, result),
             Event::Loaded { io, bytes } if AreaIo::is_own(io) => self.checks.loaded(io, &bytes),
-            Event::Done { io, result } if self.checks.is_comparison(io) => {
-                self.checks.compared(io, result);
+            Event::Done { io, result } => {
+                if let Some(result) = self.checks.compared(io, result) {
+                    self.inner.handle(now, Event::Done { io, result });
+                }
             }
             Event::Command { id, command } => self.take_command(now, id, command),
             Event::Tick => {

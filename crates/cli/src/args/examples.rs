@@ -129,3 +129,9 @@ Example:
 pub(super) const MAN: &str = "\
 Example:
   braid man /usr/local/share/man/man1";
+
+pub(super) const INTEGRITY: &str = "\
+Examples:
+  braid integrity home status
+  braid integrity home verify --wait
+  braid integrity a.img b.img c.img off";

@@ -5,6 +5,7 @@
 mod examples;
 mod foreign;
 mod grow;
+mod integrity;
 mod limit;
 mod machine;
 mod members;
@@ -27,6 +28,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use foreign::{md_device, typed_with};
 pub(crate) use grow::{GrowArgs, NewSize};
+pub(crate) use integrity::{IntegrityAction, IntegrityArgs};
 pub(crate) use limit::{parse_max, parse_min, shown};
 pub(crate) use machine::{ConfigAction, ConfigArgs, ConfigFileArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
@@ -129,6 +131,8 @@ pub(crate) enum Command {
     /// Read all members and rewrite redundancy where it does not fit
     #[command(after_help = examples::REPAIR)]
     Repair(ScrubArgs),
+    /// Show and verify the checksums that lie beside the data of members
+    Integrity(IntegrityArgs),
     /// Serve a running array in one more way, or in one less
     Export(ExportArgs),
     /// Have this program serve running arrays in the place of the one that does; clients stay

@@ -24,6 +24,7 @@ mod grow;
 mod halfway;
 mod identify;
 mod inside;
+mod integrity;
 mod key;
 mod launch;
 mod layout;
@@ -87,6 +88,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Identify(args) => identify::run(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::ScrubKind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::ScrubKind::Repair),
+        Command::Integrity(args) => integrity::run(run_dir, args),
         Command::Export(args) => export::run(run_dir, args),
         Command::Limit(args) => sync::run(run_dir, args),
         Command::Monitor(args) => monitor::run(run_dir, args),

@@ -32,7 +32,7 @@ pub(crate) mod recovered;
 pub(crate) mod redundancy;
 pub(crate) mod shape;
 pub(crate) mod status;
-mod sums;
+pub(crate) mod sums;
 mod time;
 pub(crate) mod unread;
 pub(crate) mod work;

@@ -1,5 +1,7 @@
 //! Verification of members by checksums.
 
+use std::fmt::Write as _;
+
 use braid_array::format::integrity::BLOCK_BYTES;
 use braid_array::status::{IntegrityStatus, MemberIntegrity, Status};
 use serde::Serialize;
@@ -52,6 +54,40 @@ pub(crate) fn integrity(status: &Status) -> Option<IntegrityJson> {
         healed: sum(|member| member.healed),
         members: members.iter().map(member).collect(),
     })
+}
+
+/// The same for people.
+pub(crate) fn text(name: &str, integrity: &IntegrityJson) -> String {
+    let IntegrityJson { known_blocks, unknown_blocks, mismatches, healed, members, .. } = integrity;
+    let known = known(*known_blocks, *unknown_blocks);
+    let mut text = format!("{name}: {known}, {}\n", misfits(*mismatches, *healed));
+    for member in members {
+        let device = member.device.as_deref().unwrap_or("a member that was removed");
+        let known = if member.verified {
+            self::known(member.known_blocks, member.unknown_blocks)
+        } else {
+            "not verified until the next start".to_owned()
+        };
+        let _ =
+            writeln!(text, "  {device}: {known}, {}", misfits(member.mismatches, member.healed));
+    }
+    text
+}
+
+fn known(known: Option<u64>, unknown: Option<u64>) -> String {
+    let (Some(known), Some(unknown)) = (known, unknown) else {
+        return "blocks whose checksums are known: to be counted by a check".to_owned();
+    };
+    let all = known + unknown;
+    let percent = if all == 0 { 100 } else { (u128::from(known) * 100 / u128::from(all)) as u64 };
+    format!("checksums of {known} of {all} blocks are known ({percent} %)")
+}
+
+fn misfits(mismatches: u64, healed: u64) -> String {
+    match mismatches {
+        0 => "all that were read fit".to_owned(),
+        n => format!("{n} did not fit, {healed} of them written again"),
+    }
 }
 
 fn unknown_blocks(member: &MemberIntegrity) -> Option<u64> {

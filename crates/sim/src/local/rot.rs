@@ -133,7 +133,8 @@ pub(super) fn is_known(local: &mut Local, disks: &[Disk]) -> Result<(), Failure>
         let Some((_, role)) = learned.iter().find(|(learned, _)| *learned == device) else {
             continue;
         };
-        let blocks = (0..superblock.size_sectors / 8).map(|block| superblock.data_offset + block * 8);
+        let blocks =
+            (0..superblock.size_sectors / 8).map(|block| superblock.data_offset + block * 8);
         let mut unknown = blocks.filter(|sector| !known.contains(sector));
         if let Some(sector) = unknown.find(|sector| is_used(local, *role, *sector)) {
             let what = format!("sector {sector} of device {device} is not known after a check");

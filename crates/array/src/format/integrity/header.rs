@@ -2,7 +2,8 @@
 //! is whole counts.
 //!
 //! ```text
-//!   0 magic[8] "braidsum"   8 version         10 algorithm       12 block   13 superblocks   14 counted
+//!   0 magic[8] "braidsum"   8 version         10 algorithm       12 block   13 superblocks
+//!  14 counted
 //!  16 array UUID[16]       32 device UUID[16]  48 area[16]
 //!  64 data offset          72 data sectors     80 sequence number
 //!  96 superblock[128]     224 superblock[128] 352 known blocks     360 marks   508 checksum
@@ -114,7 +115,16 @@ impl IntegrityHeader {
         superblock: SuperblockDigest,
     ) -> Self {
         let accepted = [superblock, superblock];
-        Self { set_uuid, device_uuid, area_id, data_offset, area, sequence: 0, accepted, counted: None }
+        Self {
+            set_uuid,
+            device_uuid,
+            area_id,
+            data_offset,
+            area,
+            sequence: 0,
+            accepted,
+            counted: None,
+        }
     }
 
     /// Returns the header that follows, which accepts these superblocks.

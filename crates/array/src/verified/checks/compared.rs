@@ -1,11 +1,11 @@
 //! Comparisons of the machine: what it has found to fit becomes known.
 
 use super::Checks;
+use crate::IoId;
 use crate::action::{Action, Compute, IoError, IoOp, Outcome};
 use crate::verified::area_io::Flight;
 use crate::verified::confirmed::ConfirmedBlocks;
 use crate::verified::op::OpKind;
-use crate::IoId;
 
 impl Checks {
     /// Takes note of what an action of the machine does to memory that may be compared.
@@ -32,13 +32,15 @@ impl Checks {
         }
     }
 
-    /// Returns whether this is a comparison by which more may become known.
-    pub(in crate::verified) fn is_comparison(&self, io: IoId) -> bool {
-        self.comparisons.has(io)
-    }
-
-    /// Takes the answer to a comparison.
-    pub(in crate::verified) fn compared(&mut self, io: IoId, result: Result<Outcome, IoError>) {
+    /// Takes the answer to a comparison by which more may become known. Returns it if it is none.
+    pub(in crate::verified) fn compared(
+        &mut self,
+        io: IoId,
+        result: Result<Outcome, IoError>,
+    ) -> Option<Result<Outcome, IoError>> {
+        if !self.comparisons.has(io) {
+            return Some(result);
+        }
         let guards = &mut self.guards;
         let confirmed = self.comparisons.compared(io, result, |member, block| {
             guards.get_mut(&member).is_none_or(|guard| guard.needs_no_sum(block))
@@ -47,7 +49,8 @@ impl Checks {
             let flight = Flight::Confirmed { comparison: io, sums };
             self.io.compute(Compute::SumBlocks { buf }, flight);
         }
-        self.answer_comparison(io);
+        self.answers.extend(self.comparisons.answer(io));
+        None
     }
 
     /// Checksums of blocks that fit are formed.
@@ -64,12 +67,6 @@ impl Checks {
             guard.confirm(confirmed.blocks.clone(), confirmed.sums(&sums));
             self.due.insert(confirmed.member);
         }
-        self.answer_comparison(comparison);
-    }
-
-    fn answer_comparison(&mut self, io: IoId) {
-        if let Some(result) = self.comparisons.answer(io) {
-            self.answers.push_back((io, result));
-        }
+        self.answers.extend(self.comparisons.answer(comparison));
     }
 }

@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 
 use self::io::IoMetrics;
 use self::nodes::NodeMetrics;
+use self::sums::SumMetrics;
 use super::nodes::{NodeSeen, Nodes};
 use super::seen::within;
 use super::sinks::Latest;
@@ -30,6 +31,7 @@ use crate::output::shape;
 
 mod io;
 mod nodes;
+mod sums;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -133,6 +135,7 @@ struct Metrics {
     last_scrub: Gauges,
     /// Falls when a check begins, so it is no counter: deprecated.
     mismatch_counter: Counters,
+    sums: SumMetrics,
 }
 
 impl Metrics {
@@ -147,6 +150,7 @@ impl Metrics {
             mismatch: bytes(registry, "last_scrub_mismatch", mismatch),
             last_scrub: family_of(registry, "last_scrub_timestamp", Unit::Seconds, last_scrub),
             mismatch_counter: bytes(registry, "scrub_mismatch", deprecated),
+            sums: SumMetrics::register(registry),
             build_info: family(registry, "build_info", "The version of braid monitor"),
             info: family(registry, "array_info", "What an array is"),
             state: family(registry, "array_state", "1 for each state that an array is in"),
@@ -217,6 +221,7 @@ impl Metrics {
             self.mismatch_counter.get_or_create(&labels()).inc_by(bytes);
         }
         self.work(&labels(), status);
+        self.sums.fill(name, status);
     }
 
     /// Background work and the journal.

@@ -46,7 +46,7 @@ pub(super) const START: &[Scene] = &[Scene {
 pub(super) const LOCAL: &[Scene] = &[
     Scene {
         page: "docs/integrity.md",
-        headings: &["Checksums beside md's data"],
+        headings: &["Checksums beside md's data", "What there is not yet"],
         before: "truncate -s 40M a.img b.img c.img",
         ..EMPTY
     },

@@ -3,7 +3,9 @@ use std::path::Path;
 
 use braid_array::MemberId;
 use braid_array::figures::{Figures, IoFigures, MemberFigures, Operations};
-use braid_array::status::{JournalMode, JournalStatus, MemberStatus};
+use braid_array::status::{
+    IntegrityStatus, JournalMode, JournalStatus, MemberIntegrity, MemberStatus,
+};
 use braid_cluster::ids::Epoch;
 use braid_cluster::wire::SessionInfo;
 use braid_host::control::wire::LastScrub;
@@ -37,6 +39,16 @@ fn full() -> ControlStatus {
     array.members[0].device = "node://10.0.0.1:7000/home".into();
     array.sync.finish_s = Some(7);
     array.journal_bytes = 4096;
+    array.integrity = Some(IntegrityStatus {
+        members: vec![MemberIntegrity {
+            member: MemberId(1),
+            blocks: 3,
+            known_blocks: Some(2),
+            is_verified: true,
+            mismatches: 7,
+            healed: 6,
+        }],
+    });
     array.journal = Some(JournalStatus {
         member: MemberId(1),
         size_sectors: 8,

@@ -1,0 +1,111 @@
+//! `braid integrity`: checksums beside md's data.
+
+use std::path::{Path, PathBuf};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::format::Superblock;
+use braid_array::format::integrity::{COPY_BYTES, HeaderError, IntegrityArea, IntegrityHeader};
+use braid_host::member::{MemberFile, OpenError};
+use serde_json::json;
+
+use super::found::{self, Found, Use};
+use super::scrub::{self, ScrubKind};
+use super::{running, writes};
+use crate::args::{IntegrityAction, IntegrityArgs, ScrubArgs};
+use crate::failure::{Failure, system_error};
+use crate::output;
+use crate::output::json::SCHEMA;
+use crate::output::sums;
+
+const OPERATION: &str = "integrity";
+
+pub(super) fn run(run_dir: &Path, args: &IntegrityArgs) -> Result<(), Failure> {
+    if args.action == IntegrityAction::Off {
+        return off(&args.names);
+    }
+    let [name] = &args.names[..] else {
+        let next = "name the array that runs, and what to do: status, verify or build";
+        return Err(Failure::usage(OPERATION, args.names.join(" "), "is not one name", next));
+    };
+    let array = running::status(OPERATION, run_dir, name)?;
+    let Some(integrity) = sums::integrity(&array.array) else {
+        let next = "see the page \"Checksums beside md's data\" for what can have some";
+        return Err(Failure::refused(OPERATION, name, "has no checksums", next));
+    };
+    match args.action {
+        IntegrityAction::Status if args.json => {
+            output::print_json(&json!({ "schema": SCHEMA, "name": name, "integrity": integrity }))
+        }
+        IntegrityAction::Status => output::answer(&sums::text(name, &integrity)),
+        _ => {
+            let IntegrityArgs { wait, json, .. } = *args;
+            let check = ScrubArgs { name: name.clone(), wait, stop: false, json };
+            scrub::run(run_dir, &check, ScrubKind::Check)
+        }
+    }
+}
+
+/// A member, and where both copies of the header of its checksums lie, the older one first.
+struct Headers {
+    device: MemberFile,
+    copies: Vec<u64>,
+}
+
+/// Puts an end to the checksums of members. All are looked at before the first byte is written.
+fn off(names: &[String]) -> Result<(), Failure> {
+    let paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+    let failed = |error: OpenError| {
+        Failure::refused(OPERATION, error.path.display(), error.reason, error.next)
+    };
+    let open = |path: &Path| found::open(path, Use::change(None));
+    let devices = found::open_distinct(&paths, open).map_err(failed)?;
+    let all = devices.into_iter().map(headers).collect::<Result<Vec<_>, Failure>>()?;
+    for Headers { device, copies } in &all {
+        let places = copies.iter().map(|byte| (byte / SECTOR_BYTES, COPY_BYTES));
+        writes::prove_writable(OPERATION, device, places)?;
+    }
+    for Headers { device, copies } in &all {
+        for byte in copies {
+            // Alone, the older one would not be trusted.
+            let wiped = device.write_at(*byte, &vec![0; COPY_BYTES]).and_then(|()| device.sync());
+            wiped.map_err(|error| cannot(device, &error))?;
+        }
+        let path = device.path.display();
+        let text = match copies[..] {
+            [] => format!("{path}: has no checksums\n"),
+            _ => format!("{path}: has no checksums any more\n"),
+        };
+        output::answer(&text)?;
+    }
+    Ok(())
+}
+
+/// Looks for the header of a member's checksums.
+fn headers(device: MemberFile) -> Result<Headers, Failure> {
+    let path = device.path.display().to_string();
+    let Found { device, candidate } = found::read(device);
+    let superblock: Superblock = candidate.superblock.map_err(|error| {
+        let next = "name members of an array that is stopped";
+        Failure::refused(OPERATION, &path, error.to_string(), next)
+    })?;
+    let area = IntegrityArea::new(superblock.data_size);
+    let start = area.and_then(|area| area.start(superblock.data_offset));
+    let Some(start) = start.filter(|start| start + 16 <= device.sectors) else {
+        return Ok(Headers { device, copies: Vec::new() });
+    };
+    let first = start * SECTOR_BYTES;
+    let places = [first, first + COPY_BYTES as u64];
+    let read = |byte| device.read_at(byte, COPY_BYTES).map_err(|error| cannot(&device, &error));
+    let copies = [read(places[0])?, read(places[1])?];
+    let copies = match IntegrityHeader::newest([&copies[0], &copies[1]]) {
+        Err(HeaderError::Absent) => Vec::new(),
+        Ok(header) if header.copy() == 0 => vec![places[1], places[0]],
+        _ => places.to_vec(),
+    };
+    Ok(Headers { device, copies })
+}
+
+fn cannot(device: &MemberFile, error: &std::io::Error) -> Failure {
+    let next = "see the kernel's log";
+    Failure::refused(OPERATION, device.path.display(), system_error(error), next)
+}
