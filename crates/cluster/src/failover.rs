@@ -447,10 +447,6 @@ impl FailoverClient {
         Ok(())
     }
 
-    fn has_waited_long(&self) -> bool {
-        self.away.as_ref().is_some_and(|away| away.over)
-    }
-
     const fn is_serving(&self) -> bool {
         matches!(self.state, FailoverState::First | FailoverState::Serving)
     }
@@ -490,5 +486,10 @@ impl FailoverClient {
     /// Returns whether it waits for its nodes.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.away.is_some()
+    }
+
+    /// Returns whether it has waited for them for so long that requests fail.
+    pub(crate) fn has_waited_long(&self) -> bool {
+        self.away.as_ref().is_some_and(|away| away.over)
     }
 }

@@ -22,6 +22,8 @@ mod pace;
 mod pieces;
 mod split;
 mod stage;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -101,7 +103,8 @@ impl MovingClient {
     }
 
     /// Serves the two arrays. The new one's client must number its connections from [`NEW_PEERS`].
-    /// Writes that wait for a window fail after this long, where nodes are away.
+    /// Requests that wait for a window, or for the move to begin, fail once nodes were away for so
+    /// long.
     #[must_use]
     pub fn new(
         old: FailoverClient,
@@ -241,8 +244,10 @@ impl BlockMachine for MovingClient {
         self.now = now;
         match self.moving.step() {
             Step::Over(side) => return self.arrays.submit(*side, now, request),
-            Step::Starting | Step::Confirming(_) => return Err(Full),
-            Step::Refused => {
+            Step::Starting | Step::Confirming(_) if !self.arrays.have_waited_long() => {
+                return Err(Full);
+            }
+            Step::Starting | Step::Confirming(_) | Step::Refused => {
                 self.fail(request.id);
                 return Ok(());
             }

@@ -30,7 +30,7 @@ mod session_key;
 mod sessions;
 mod start;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turn;
 
 use std::collections::VecDeque;

@@ -53,7 +53,7 @@ fn made(config: ClientConfig) -> Client {
     Client::new(config, Scratch { offset: 1 << 20, bytes }).expect("a raid5")
 }
 
-fn config(planner: Planner) -> ClientConfig {
+pub(crate) fn config(planner: Planner) -> ClientConfig {
     let slots = |count| Slots { count, bytes: 4096 };
     let params = Params {
         session: 1,
@@ -98,7 +98,7 @@ const fn incarnation(role: Role) -> u64 {
 }
 
 /// Returns the answer of a healthy node.
-fn answer(role: Role, message: &Message) -> Option<Message> {
+pub(crate) fn answer(role: Role, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenVolume { tag, .. } => {
             Some(Message::Volume { tag, bytes: 1 << 30, node: NodeId(1), used: false })

@@ -90,6 +90,11 @@ impl Arrays {
         self.clients.iter().any(FailoverClient::is_waiting)
     }
 
+    /// Returns whether nodes have been away for so long that requests fail.
+    pub(super) fn have_waited_long(&self) -> bool {
+        self.clients.iter().any(FailoverClient::has_waited_long)
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.clients.iter().filter_map(Machine::deadline).min()
     }
