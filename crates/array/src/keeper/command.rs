@@ -113,7 +113,7 @@ impl Keeper {
             Command::Remove(member) => self.remove_command(member),
             Command::Add(new) if remade => self.vacancies.put_in(&mut self.core, &new),
             Command::Add(new) => self.add_command(*new),
-            Command::AddJournal(new) => match self.add_journal_command(id, &new) {
+            Command::AddJournal(new) => match self.add_journal_command(id, new) {
                 Some(answer) => answer,
                 None => return,
             },

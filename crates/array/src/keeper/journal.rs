@@ -4,11 +4,36 @@ use super::admission::Admission;
 use super::command::{CommandAnswer, refuse};
 use super::core::Core;
 use super::journal_device::JournalDevice;
-use super::members::State;
+use super::members::{Member, State};
 use super::{Keeper, LaneCommand};
 use crate::action::{CommandId, NewMember};
 use crate::format::suspended::journal_number;
+use crate::refusal::{Invocation, Refusal};
 use crate::status::JournalMode;
+use crate::{Instant, MemberId};
+
+/// The longest time for which a new journal waits for writes that the lost one let pass.
+const WRITES_MS: u64 = 5_000;
+
+/// A device that is to hold the journal when nothing is written any more.
+#[derive(Debug)]
+pub(super) struct AwaitedJournal {
+    id: CommandId,
+    new: Box<NewMember>,
+    until: Instant,
+}
+
+impl AwaitedJournal {
+    /// Its id, which nobody else gets.
+    pub(super) const fn member(&self) -> MemberId {
+        self.new.member
+    }
+
+    /// End of the wait.
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+}
 
 impl Keeper {
     /// Changes the mode in which writes go by the journal, as soon as that is on.
@@ -39,28 +64,66 @@ impl Keeper {
         }
     }
 
-    /// Takes a device as the journal, and has the array written to again. `None`: it is answered
-    /// when the superblocks tell of it.
+    /// Takes a device as the journal, and has the array written to again, once what the last one
+    /// let pass is written. `None`: it is answered when the superblocks tell of it.
     pub(super) fn add_journal_command(
         &mut self,
         id: CommandId,
-        new: &NewMember,
+        new: Box<NewMember>,
     ) -> Option<CommandAnswer> {
-        let core = &mut self.core;
-        if core.metadata.journal.is_none() {
-            let next = "make an array with one: braid create --write-journal DEVICE";
-            return Some(refuse("the array has no journal that was lost", next));
+        if self.awaited_journal.is_some() {
+            return Some(refuse("another device becomes its journal already", "wait for that"));
         }
-        if core.members.iter_live().any(|(_, member)| member.state == State::Journal) {
-            return Some(refuse("the array has a journal", "fail and remove it first"));
-        }
-        if core.metadata.clean.writing > 0 {
-            return Some(refuse("writes are still on their way", "try again"));
-        }
-        let member = match Admission::new(core).journal(new) {
+        let member = match self.journal_of(&new) {
             Ok(member) => member,
             Err(why) => return Some(Err(why)),
         };
+        if self.core.metadata.clean.writing == 0 {
+            self.begin_journal(id, &new, member);
+            return None;
+        }
+        let until = self.core.now.plus_millis(WRITES_MS);
+        self.awaited_journal = Some(Box::new(AwaitedJournal { id, new, until }));
+        None
+    }
+
+    /// Begins with a journal that waits for writes, or gives it up.
+    pub(super) fn take_awaited_journal(&mut self) {
+        let Self { core, awaited_journal, .. } = self;
+        let ends = core.service.failed || core.service.stopping;
+        let is_due = |awaited: &mut Box<AwaitedJournal>| {
+            ends || core.metadata.clean.writing == 0 || awaited.until <= core.now
+        };
+        let Some(awaited) = awaited_journal.take_if(is_due) else { return };
+        let AwaitedJournal { id, new, .. } = *awaited;
+        let begun = if core.service.stopping {
+            Err(Refusal::new("the array is being stopped", "assemble it, and ask again"))
+        } else if core.metadata.clean.writing > 0 && !ends {
+            let reason = "a member has not answered for 5 s what is still written to it";
+            Err(Refusal::new(reason, Invocation::Detail { array: None }))
+        } else {
+            self.view().is_changeable().and_then(|()| self.journal_of(&new))
+        };
+        match begun {
+            Ok(member) => self.begin_journal(id, &new, member),
+            Err(why) => self.core.out.push(LaneCommand::Reply(id, Err(why))),
+        }
+    }
+
+    /// Returns the journal that a device becomes, where the array has lost one.
+    fn journal_of(&self, new: &NewMember) -> Result<Member, Refusal> {
+        if self.core.metadata.journal.is_none() {
+            let next = "make an array with one: braid create --write-journal DEVICE";
+            return Err(Refusal::new("the array has no journal that was lost", next));
+        }
+        if self.core.members.iter_live().any(|(_, member)| member.state == State::Journal) {
+            return Err(Refusal::new("the array has a journal", "fail and remove it first"));
+        }
+        Admission::new(&self.core).journal(new)
+    }
+
+    fn begin_journal(&mut self, id: CommandId, new: &NewMember, member: Member) {
+        let core = &mut self.core;
         let [a, b, c, d, ..] = new.device_uuid;
         let begin = LaneCommand::BeginJournal {
             member: new.member,
@@ -72,6 +135,5 @@ impl Keeper {
         core.metadata.journal = Some(JournalDevice::begun_anew(id));
         core.service.writes_over = false;
         core.out.push(begin);
-        None
     }
 }

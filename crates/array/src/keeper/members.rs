@@ -355,11 +355,11 @@ impl Members {
         self.roles.iter().enumerate().map(|(role, entry)| (Role::at(role), *entry))
     }
 
-    /// The lowest id that is not in use, and is not this one, which is taken otherwise.
-    pub(crate) fn free_id(&self, taken: Option<MemberId>) -> Option<MemberId> {
+    /// The lowest id that is not in use, and is none of these, which are taken otherwise.
+    pub(crate) fn free_id(&self, taken: &[Option<MemberId>]) -> Option<MemberId> {
         let is_free = |index: &usize| {
             self.table.get(*index).is_none_or(Option::is_none)
-                && taken.is_none_or(|taken| usize::from(taken.0) != *index)
+                && taken.iter().flatten().all(|taken| usize::from(taken.0) != *index)
         };
         (0..1024).find(is_free).map(|index| MemberId(index as u16))
     }

@@ -59,6 +59,7 @@ use failure::Failures;
 use growing::Growing;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
+use journal::AwaitedJournal;
 use journal_device::JournalDevice;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
 use lengthening::Lengthening;
@@ -124,6 +125,7 @@ pub struct Keeper {
     lengthening: Lengthening,
     resuming: Resuming,
     removals: Vec<Removal>,
+    awaited_journal: Option<Box<AwaitedJournal>>,
     vacancies: Vacancies,
     /// The members that are there hold what they are to hold, or are known not to.
     begun: bool,
@@ -199,6 +201,7 @@ impl Keeper {
             lengthening: Lengthening::default(),
             resuming: Resuming::default(),
             removals: Vec::new(),
+            awaited_journal: None,
             vacancies: Vacancies::default(),
             begun: false,
             replies: Vec::new(),
@@ -303,6 +306,7 @@ impl Keeper {
     /// Begins the next update when one is queued and none runs.
     pub fn drive_meta(&mut self) {
         self.give_up_journal();
+        self.take_awaited_journal();
         loop {
             let lacks = self.sync.copying.as_ref().map(|copying| &copying.lacks);
             match self.core.begin_update(lacks) {

@@ -86,7 +86,7 @@ impl<'a> KeeperView<'a> {
         Admission::new(&self.keeper.core)
             .spare_called(device)
             .map(|(id, _)| id)
-            .or_else(|| self.keeper.core.members.free_id(None))
+            .or_else(|| self.keeper.core.members.free_id(&[]))
     }
 
     /// Returns whether this is a member, be it a faulty one.

@@ -3,6 +3,7 @@
 use super::Keeper;
 use super::command::{CommandAnswer, refuse};
 use super::core::Core;
+use super::journal::AwaitedJournal;
 use super::members::Members;
 use crate::refusal::{Invocation, Next};
 use crate::{Instant, MemberId, Op, RequestError};
@@ -189,11 +190,13 @@ impl<'a> KeeperView<'a> {
         let now = self.keeper.core.now;
         let removals =
             self.keeper.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
+        let journal = self.keeper.awaited_journal.as_deref().map(AwaitedJournal::until);
         let waits = [
             self.keeper.stop.deadline(&self.keeper.core),
             self.keeper.growing.deadline(),
             self.keeper.lengthening.deadline(),
             self.keeper.resuming.deadline(),
+            journal.filter(|at| *at > now),
         ];
         let always = waits.into_iter().flatten().chain(removals.min()).min();
         if self.keeper.core.service.metadata_frozen() {
@@ -286,7 +289,8 @@ impl<'a> KeeperView<'a> {
     #[must_use]
     pub fn free_id(self) -> Option<MemberId> {
         let Core { members, spill, .. } = &self.keeper.core;
-        members.free_id(spill.as_ref().map(|spill| spill.member))
+        let journal = self.keeper.awaited_journal.as_deref().map(AwaitedJournal::member);
+        members.free_id(&[spill.as_ref().map(|spill| spill.member), journal])
     }
 
     /// Checks that members may come and go.

@@ -10,7 +10,7 @@ use crate::format::ppl::{PplArea, place_code};
 use crate::geometry::Geometry;
 use crate::log::journal::{JournalArea, JournalPage, JournalScan};
 use crate::log::ppl::{PplFix, PplScan, fixes};
-use crate::status::{ArrayState, JournalMode};
+use crate::status::{ArrayState, JournalMode, MemberState};
 use disk::Disk;
 use restart::is_superblock;
 use resync::unclean;
@@ -403,20 +403,114 @@ fn a_new_journal_that_fails_at_once_is_refused() {
     world.run();
     world.command(Command::Fail(MemberId(3)));
     world.command(Command::Remove(MemberId(3)));
+    let new = new_journal(&mut world);
+    world.disks[3] = None;
+    let refusal = world.refused(new);
+    assert!(refusal.contains("failed"), "{refusal}");
+}
+
+/// A device that is to hold the journal is put in the place of the last one.
+fn new_journal(world: &mut World) -> Command {
     let member = world.array.free_member().unwrap();
     world.places.insert(member, 3);
-    world.disks[3] = None;
-    let new = NewMember {
+    let device_sectors = 16 << 10;
+    world.disks[3] = Some(Disk::filled(device_sectors, 0x55));
+    Command::AddJournal(Box::new(NewMember {
         member,
-        device: "new".to_owned(),
-        device_sectors: 16 << 10,
+        device: format!("new{}", member.0),
+        device_sectors,
         superblock: None,
         bad_blocks: None,
         readd: false,
         device_uuid: [9; 16],
-    };
-    let refusal = world.refused(Command::AddJournal(Box::new(new)));
-    assert!(refusal.contains("failed"), "{refusal}");
+    }))
+}
+
+/// An array that has lost its journal while a page from there is written in place, which a member
+/// does not answer; and the command that gives it another one, which waits.
+fn with_writes_on_their_way() -> World {
+    let mut world = World::with(5, 2, 3, 16, add_journal);
+    world.run();
+    world.command(Command::JournalMode(JournalMode::WriteBack));
+    assert_eq!(write_page(&mut world, 0, 1), Some(Ok(())));
+    world.hold(|member, op| member == MemberId(0) && matches!(op, IoOp::Write { .. }));
+    world.begin_command(Command::Fail(MemberId(3)));
+    assert!(!world.held.is_empty(), "what the journal had alone goes in place");
+    let new = new_journal(&mut world);
+    assert!(!world.begin_command(new));
+    world
+}
+
+#[test]
+fn a_new_journal_waits_for_what_the_last_one_let_pass() {
+    let mut world = with_writes_on_their_way();
+    assert_eq!(world.refusals, [""; 0], "it waits");
+    let another = world.array.free_member();
+    let refused = new_journal(&mut world);
+    assert_eq!(world.refused(refused), "another device becomes its journal already");
+    assert_ne!(another, Some(MemberId(4)), "the place is given away twice");
+    world.hold_nothing();
+    world.run();
+    assert_eq!(world.refusals, [""; 0]);
+    assert!(world.array.status().journal.is_some(), "there is none");
+    assert_eq!(world.read(0, 8).unwrap(), noise(1, 4096));
+    world.write(64, &noise(2, 4096)).unwrap();
+    assert_eq!(world.read(64, 8).unwrap(), noise(2, 4096));
+    assert_eq!(world.check(), 0);
+}
+
+#[test]
+fn a_new_journal_does_not_wait_for_ever() {
+    let mut world = with_writes_on_their_way();
+    let begun = world.now;
+    while world.refusals.is_empty() && world.pass_time() {}
+    let reason = "a member has not answered for 5 s what is still written to it";
+    assert_eq!(world.refusals, [reason]);
+    assert_eq!(world.now, begun.plus_millis(5_000));
+    world.hold_nothing();
+    world.run();
+    let new = new_journal(&mut world);
+    world.command(new);
+}
+
+/// Commands that come before the log is in place wait for that.
+#[test]
+fn commands_wait_while_logs_are_brought_in_place() {
+    let logs: [fn(&mut Config); 2] = [add_journal, add_partial_parity_logs];
+    for (number, log) in logs.into_iter().enumerate() {
+        let spare = MemberId(if number == 0 { 5 } else { 4 });
+        for command in [
+            Command::Fail(MemberId(0)),
+            Command::Remove(spare),
+            Command::Replace(MemberId(0)),
+            Command::Scrub { repair: true },
+        ] {
+            let what = format!("log {number}, {command:?}");
+            let mut world = World::with(5, 2, 4, 16, |config| {
+                log(config);
+                let mut member = config.members[0].clone();
+                member.device = format!("disk{}", spare.0);
+                member.superblock.dev_number = u32::from(spare.0);
+                member.superblock.device_uuid = [spare.0 as u8; 16];
+                member.standing = Standing::Spare;
+                config.members.push(member);
+            });
+            world.hold(|_, _| true);
+            world.run_until_idle();
+            assert!(!world.held.is_empty(), "{what}: it has started");
+            world.begin_command(command.clone());
+            assert_eq!(world.refusals, [""; 0], "{what}");
+            world.hold_nothing();
+            world.run();
+            let members = world.array.status().members;
+            let is_faulty = members.iter().any(|member| member.state == MemberState::Faulty);
+            let is_replaced = matches!(command, Command::Fail(_) | Command::Replace(_));
+            assert_eq!(is_faulty, is_replaced, "{what}");
+            let is_there = members.iter().any(|member| member.member == spare);
+            assert_eq!(is_there, !matches!(command, Command::Remove(_)), "{what}");
+            assert_eq!(world.check(), 0, "{what}");
+        }
+    }
 }
 
 /// A new device may get the number of a member that is missing, and that number is listed as active
