@@ -103,18 +103,14 @@ impl Executor {
         executor
     }
 
-    /// Puts a device into the table. False when the id is taken.
-    pub(crate) fn attach(&mut self, id: MemberId, member: MemberFile) -> bool {
+    /// Puts a device into the table, in the place of one that is [forgotten](Self::detach), if one
+    /// is there.
+    pub(crate) fn attach(&mut self, id: MemberId, member: MemberFile) {
         let index = usize::from(id.0);
         if index >= self.members.len() {
             self.members.resize_with(index + 1, || None);
         }
-        let slot = &mut self.members[index];
-        if slot.is_some() {
-            return false;
-        }
-        *slot = Some(Member::new(member, &self.backends));
-        true
+        self.members[index] = Some(Member::new(member, &self.backends));
     }
 
     /// Forgets a member; its file closes when the last I/O on it has ended.

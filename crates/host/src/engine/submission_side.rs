@@ -270,8 +270,22 @@ impl SubmissionSide {
             (Command::Stop, _) => Effect::Stopped,
             _ => Effect::Nothing,
         };
+        if let Effect::Added(id) = effect {
+            self.leave_place(id);
+        }
         let id = CommandId(self.commands.insert((done, effect)) as u64);
         machine.handle(now, Event::Command { id, command });
+    }
+
+    /// Takes note that another device has a member's place. The machine gives a place away as soon
+    /// as it has let go of who had it, and answers the command that made it do so when superblocks
+    /// tell of that.
+    fn leave_place(&mut self, id: MemberId) {
+        for (_, (_, effect)) in self.commands.iter_mut() {
+            if matches!(effect, Effect::Added(had) | Effect::Removed(had) if *had == id) {
+                *effect = Effect::Nothing;
+            }
+        }
     }
 
     /// Ends a command that the machine has answered. Returns the callback for the end of the
@@ -348,9 +362,7 @@ fn attach(
     let id = free.ok_or_else(|| {
         refused("the table of members is full", "remove faulty members or spares first")
     })?;
-    if !executor.attach(id, device) {
-        return Err(refused("the last device removed is still in use", "try again"));
-    }
+    executor.attach(id, device);
     new.member = id;
     Ok(id)
 }

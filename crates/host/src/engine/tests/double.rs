@@ -41,6 +41,8 @@ pub(crate) struct Double {
     flush_millis: u64,
     flushing: VecDeque<(Instant, RequestId)>,
     faulty: Vec<MemberId>,
+    /// Places of members that were removed, which it gives away.
+    left: Vec<MemberId>,
     stopped: bool,
     /// Receives a copy of each request.
     told: Option<Sender<Request>>,
@@ -68,6 +70,7 @@ impl Double {
             flush_millis: 0,
             flushing: VecDeque::new(),
             faulty: Vec::new(),
+            left: Vec::new(),
             stopped: false,
             told: None,
         }
@@ -199,11 +202,13 @@ impl Double {
                     next: Next::default(),
                 }));
             }
-            Command::Remove(member) if self.faulty.contains(&member) => {}
+            Command::Remove(member) if self.faulty.contains(&member) => self.left.push(member),
             Command::Add(new) => {
+                assert_eq!(Some(new.member), self.free_member(), "the id that was free");
                 let Store::Members(members) = &mut self.store else { panic!("no members") };
-                assert_eq!(new.member.0, *members, "the id that was free");
-                *members += 1;
+                if self.left.pop().is_none() {
+                    *members += 1;
+                }
             }
             Command::Stop => self.stopped = true,
             _ => {
@@ -298,7 +303,7 @@ impl BlockMachine for Double {
 
     fn free_member(&self) -> Option<MemberId> {
         match self.store {
-            Store::Members(members) => Some(MemberId(members)),
+            Store::Members(members) => Some(self.left.last().copied().unwrap_or(MemberId(members))),
             Store::Memory(_) => None,
         }
     }

@@ -238,12 +238,8 @@ fn a_member_that_ends_early_or_is_gone_is_worked_around() {
     }
 }
 
-#[test]
-fn an_added_member_is_written_to_and_a_refused_one_is_let_go() {
-    let dir = tempfile::tempdir().unwrap();
-    let served = Served::start(mirror(dir.path(), 1, MIB, MIB), false);
-    let path = dir.path().join("added");
-    let new = NewMember {
+fn add(path: &Path) -> Command {
+    Command::Add(Box::new(NewMember {
         member: MemberId(99),
         device: path.display().to_string(),
         device_sectors: MIB / 512,
@@ -251,11 +247,47 @@ fn an_added_member_is_written_to_and_a_refused_one_is_let_go() {
         bad_blocks: None,
         readd: false,
         device_uuid: [0; 16],
-    };
-    let add = || Command::Add(Box::new(new.clone()));
+    }))
+}
+
+#[test]
+fn an_added_member_is_written_to_and_a_refused_one_is_let_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(mirror(dir.path(), 1, MIB, MIB), false);
+    let path = dir.path().join("added");
+    let add = || add(&path);
     let error = command(&served.submissions, add(), None).unwrap_err();
     assert!(error.reason.contains("no device"), "{error}");
     command(&served.submissions, add(), Some(member(&path, MIB))).unwrap();
+    write(&served.submissions, 4096, noise(5, 4096)).recv().unwrap().unwrap();
+    served.stop();
+    let mut found = vec![0; 4096];
+    std::fs::File::open(&path).unwrap().read_exact_at(&mut found, 4096).unwrap();
+    assert!(found == noise(5, 4096));
+}
+
+/// A place is given away as soon as nobody has it; the removal is answered when superblocks tell of
+/// it.
+#[test]
+fn a_member_is_added_in_the_place_of_one_whose_removal_is_not_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(mirror(dir.path(), 2, MIB, MIB), false);
+    command(&served.submissions, Command::Fail(MemberId(0)), None).unwrap();
+    let path = dir.path().join("added");
+    let device = Some(member(&path, MIB));
+    // The engine finds both when it goes on.
+    let (go_on, waits) = channel::<()>();
+    let hold = Box::new(move |_| waits.recv().unwrap());
+    assert!(served.submissions.send(Message::Clients { done: hold }));
+    let remove = Command::Remove(MemberId(0));
+    let send = |command, device| {
+        ask(&served.submissions, move |done| Message::Command { command, device, done })
+    };
+    let removed = send(remove, None);
+    let added = send(add(&path), device);
+    go_on.send(()).unwrap();
+    removed.recv().unwrap().unwrap();
+    added.recv().unwrap().unwrap();
     write(&served.submissions, 4096, noise(5, 4096)).recv().unwrap().unwrap();
     served.stop();
     let mut found = vec![0; 4096];
