@@ -98,6 +98,21 @@ wait $load || fail "fio: $(tail -n 20 /run/t/load.txt)"
 for number in 1 3; do cmp content "mnt/$number" || fail "$number has changed"; done
 umount mnt && e2fsck -f -n /dev/ublkb0 >/dev/null || fail "e2fsck after kills"
 
+step "upgrade with more requests than the device has tags"
+fio --name=deep --filename=/dev/ublkb0 --direct=1 --ioengine=libaio --iodepth=256 --rw=randread \
+	--bs=4k --time_based --runtime=600 --output=/run/t/deep.txt &
+deep=$!
+reads() { awk '{ print $1 }' "/sys/block/$1/stat"; }
+has_read() { [ "$(reads "$1")" -ge "$2" ]; }
+until_true has_read ublkb0 $(($(reads ublkb0) + 1000))
+said=$(braid upgrade a) || fail "$said"
+step "$said"
+waited=${said##*waited }
+[ "${waited% ms}" -lt 10000 ] || fail "$said: the kernel did not see at once who was gone"
+until_true has_read ublkb0 $(($(reads ublkb0) + 1000))
+kill $deep
+wait $deep
+
 step "clean stop"
 is size "$(blockdev --getsize64 /dev/ublkb0)" "$bytes"
 braid stop a

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use braid_array::refusal::Next;
 use braid_array::{Refusal, Request, SECTOR_BYTES};
@@ -28,8 +28,17 @@ use crate::users::{self, User};
 
 /// Requests of a device that are under way at most.
 const DEPTH: u16 = 128;
-/// Time in which the kernel has to notice that a server is gone, and to close a device.
+/// Requests that the kernel gives out: one command always waits for a request. By commands that
+/// wait it notices at once that a server is gone; without any that takes as long as [`GONE_LOOKS`].
+const MOST_REQUESTS: u16 = DEPTH - 1;
+/// Time in which the kernel has to close a device.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Looks at a device whose server is another process, which may be about to end. They are counted,
+/// not timed: where the whole machine stands still the clock goes on, and nothing else does.
+const LOOKS: u32 = 500;
+/// Looks at a device whose server is gone. Where the server had a request of every tag the kernel
+/// notices that by one which is not answered for 30 s.
+const GONE_LOOKS: u32 = 2250;
 /// Time to wait for the end of a device that only its users can bring about.
 const FAREWELL: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -128,14 +137,20 @@ fn find(
     failed: Arc<OwnedFd>,
 ) -> Result<(UblkDevice, DeviceInfo), Refusal> {
     let mark = mark(&setup.uuid);
-    let begun = Instant::now();
+    let mut looks = 0;
     let (info, stage) = loop {
         let found = devices(&mut control);
         match choose(setup.number, mark, &found)? {
             Choice::Clear(number) => delete(&mut control, number)
                 .map_err(|error| refused("take a dead device away", error))?,
-            Choice::Wait(info) if begun.elapsed() >= PATIENCE => return Err(served(&info)),
-            Choice::Wait(_) => thread::sleep(LOOK_AGAIN),
+            Choice::Wait(info) => {
+                let most = if has_server(&info) { LOOKS } else { GONE_LOOKS };
+                if looks >= most {
+                    return Err(served(&info));
+                }
+                looks += 1;
+                thread::sleep(LOOK_AGAIN);
+            }
             Choice::Recover(info) => break (info, DeviceStage::Recovering),
             Choice::Add(number) => {
                 let mut bytes = new(number, mark).encode();
@@ -199,16 +214,16 @@ impl UblkDevice {
             return Err(Refusal::new(reason, next));
         }
         self.sectors = sectors_of(&bytes);
-        let begun = Instant::now();
-        loop {
+        for looks in 0.. {
             match self.control.call(UblkCommand::StartRecovery, self.number, &mut []) {
                 // The process that is gone has the device until its last thread is.
-                Err(Errno::BUSY) if begun.elapsed() < PATIENCE => thread::sleep(LOOK_AGAIN),
+                Err(Errno::BUSY) if looks < GONE_LOOKS => thread::sleep(LOOK_AGAIN),
                 // A server that took it over has not come to the end of that.
-                Ok(()) | Err(Errno::INVAL) => return Ok(()),
+                Ok(()) | Err(Errno::INVAL) => break,
                 Err(error) => return Err(refused("take the disk over", error)),
             }
         }
+        Ok(())
     }
 
     /// Lets the disk be used. The engine must run: the kernel waits for it, and reads the beginning
@@ -237,6 +252,9 @@ impl UblkDevice {
         };
         match run() {
             Ok(()) => {
+                if self.stage == DeviceStage::Made {
+                    self.limit_requests();
+                }
                 self.stage = DeviceStage::Live;
                 self.follow_array();
                 Ok(())
@@ -246,6 +264,15 @@ impl UblkDevice {
                 Err(Refusal::new(reason, "see the sysctl kernel.io_uring_disabled"))
             }
             Err(error) => Err(refused("start the disk", error)),
+        }
+    }
+
+    /// Has the kernel never give out requests of all tags. A disk that is taken over has that from
+    /// its first server; its requests, which the kernel would wait for, may be held by now.
+    fn limit_requests(&self) {
+        let path = format!("/sys/block/ublkb{}/queue/nr_requests", self.number);
+        if let Err(error) = fs::write(&path, MOST_REQUESTS.to_string()) {
+            tracing::warn!("{path} stays as it is: {}", describe(&error));
         }
     }
 
@@ -355,10 +382,23 @@ fn delete(control: &mut Control, number: u32) -> Result<(), Errno> {
     }
 }
 
+/// Returns whether a device is served by another process that is there. One that this process has
+/// taken the place of is not.
+fn has_server(info: &DeviceInfo) -> bool {
+    let pid = info.pid.cast_unsigned();
+    // One that has ended, and is not waited for by its parent, has no program.
+    pid != std::process::id() && fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
 fn served(info: &DeviceInfo) -> Refusal {
-    let server = users::Process::of(info.pid.cast_unsigned());
-    let reason = format!("/dev/ublkb{} of the array is served by {server}", info.device);
-    Refusal::new(reason, Next::from("stop that one"))
+    let device = format!("/dev/ublkb{}", info.device);
+    if has_server(info) {
+        let server = users::Process::of(info.pid.cast_unsigned());
+        let reason = format!("{device} of the array is served by {server}");
+        return Refusal::new(reason, Next::from("stop that one"));
+    }
+    let reason = format!("the kernel does not let go of {device}, whose server is gone");
+    Refusal::new(reason, "see the kernel's log, and try again")
 }
 
 fn refused(what: &str, errno: Errno) -> Refusal {
