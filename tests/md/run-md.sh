@@ -109,8 +109,11 @@ INIT
 } >"$work/init"
 chmod +x "$work/init"
 
+# A process in the guest is one of this machine's, stopped and continued at each of its system calls
+# and page faults. On the processor of the kernel's own process that takes a fifth of the time.
+read -ra stat </proc/self/stat
 # The guest's memory is an unlinked file in TMPDIR.
-LD_PRELOAD=$work/shim.so TMPDIR=$work timeout -k 5 "$limit" linux.uml mem="$memory" \
+LD_PRELOAD=$work/shim.so TMPDIR=$work timeout -k 5 "$limit" taskset -c "${stat[38]}" linux.uml mem="$memory" \
 	uml_dir="$work/" umid=guest root=/dev/root rootfstype=hostfs rootflags=/ rw init="$work/init" \
 	con=null ssl=null con1=null,fd:1 quiet loglevel=1 ${disks[@]+"${disks[@]}"} \
 	</dev/null 2>"$work/stderr" &
