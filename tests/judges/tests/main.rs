@@ -20,6 +20,7 @@ mod logs;
 mod made;
 mod md_to_braid;
 mod mixed;
+mod nbd;
 mod nbd_clients;
 mod nested;
 mod newer;

@@ -6,7 +6,7 @@ use crate::support::{self, Run, program, skip};
 use braid_judges::Content;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Requests beyond the end, for nbdsh: refused, and the connection serves on.
@@ -136,7 +136,7 @@ fn several_clients_at_once() {
     if let Err(reason) = available() {
         return skip("several_clients_at_once", &reason);
     }
-    let (_, served) = raid5("several");
+    let (members, served) = raid5("several");
     let first = Content::of(41);
     let second = Content::of(42);
     served.fill(&first);
@@ -146,14 +146,29 @@ fn several_clients_at_once() {
             let served = &served;
             let content = &second;
             let at = quarter * half / 2;
-            scope.spawn(move || {
-                served.write_from(&format!("part-{quarter}"), content, at, half / 2)
-            });
+            let file = members[0].with_file_name(format!("part-{quarter}"));
+            scope.spawn(move || write_from(served, &file, content, at, half / 2));
         }
         scope.spawn(|| served.nbdsh(&format!("[h.pread(1 << 20, {half}) for i in range(50)]")));
     });
     served.expect(&first.then(42, 0, half / 2 * 2), "written by two at once");
     served.stop();
+}
+
+/// Writes a part with libnbd, by way of a file, and flushes.
+fn write_from(served: &Served, file: &Path, content: &Content, offset: u64, length: u64) {
+    let mut bytes = Vec::new();
+    content.write(&mut bytes, offset, length).expect("memory");
+    std::fs::write(file, bytes).expect("a file");
+    let step = 1 << 20;
+    let script = format!(
+        "data = open('{}', 'rb').read()\n\
+         for at in range(0, len(data), {step}):\n    \
+             h.pwrite(data[at:at + {step}], {offset} + at)\n\
+         h.flush()",
+        file.display()
+    );
+    served.nbdsh(&script).expect_success("writing with nbdsh");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! An array that `braid` serves while a test runs.
 
+use crate::nbd::Client;
 use crate::support::{Run, attempt, braid, limited, read, until, wait};
 use braid_judges::Content;
 use std::fs;
@@ -120,14 +121,14 @@ impl Served {
 
     /// Is this one of the words of its state?
     pub(crate) fn is(&self, word: &str) -> bool {
-        let status = self.status();
-        status["state"].as_array().expect("a list of states").iter().any(|state| state == word)
+        has_word(&self.status(), word)
     }
 
     /// Wait until no resync, recovery or check runs, and every member is in its place.
     pub(crate) fn wait_until_whole(&self) {
         until("an array that is whole and idle", || {
-            !self.is("degraded") && self.status()["sync"]["action"] == "idle"
+            let status = self.status();
+            !has_word(&status, "degraded") && status["sync"]["action"] == "idle"
         });
     }
 
@@ -141,8 +142,10 @@ impl Served {
 
     /// The array's size, as an NBD client sees it.
     pub(crate) fn size_bytes(&self) -> u64 {
-        let run = Run::of(Command::new("nbdinfo").arg("--size").arg(self.uri()));
-        run.expect_success("nbdinfo").stdout.trim().parse().expect("a size")
+        let client = self.client();
+        let size_bytes = client.size_bytes();
+        client.close().expect("the end of the connection");
+        size_bytes
     }
 
     /// Write all of the content with nbdcopy.
@@ -157,26 +160,17 @@ impl Served {
         assert!(copy.wait().expect("nbdcopy ends").success(), "nbdcopy failed; {written:?}");
     }
 
-    /// Write a part with libnbd, and flush.
+    /// Write a part, and flush.
     pub(crate) fn write(&self, content: &Content, offset: u64, length: u64) {
-        self.write_from("part", content, offset, length);
-    }
-
-    /// The same for several at once: each names a file to write from.
-    pub(crate) fn write_from(&self, file: &str, content: &Content, offset: u64, length: u64) {
-        let file = self.run_dir.join(file);
         let mut bytes = Vec::new();
         content.write(&mut bytes, offset, length).expect("memory");
-        fs::write(&file, bytes).expect("a file");
-        let step = 1 << 20;
-        let script = format!(
-            "data = open('{}', 'rb').read()\n\
-             for at in range(0, len(data), {step}):\n    \
-                 h.pwrite(data[at:at + {step}], {offset} + at)\n\
-             h.flush()",
-            file.display()
-        );
-        self.nbdsh(&script).expect_success("writing with nbdsh");
+        let mut client = self.client();
+        client.write_all(offset, &bytes).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        client.close().expect("the end of the connection");
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.socket()).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     /// Run Python with `h`, a libnbd handle.
@@ -229,6 +223,10 @@ impl Served {
         process.wait().expect("a dead process");
         self.running = false;
     }
+}
+
+fn has_word(status: &serde_json::Value, word: &str) -> bool {
+    status["state"].as_array().expect("a list of states").iter().any(|state| state == word)
 }
 
 impl Drop for Served {

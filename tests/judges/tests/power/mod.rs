@@ -5,7 +5,6 @@
 //! - `dice`: what a seed draws
 //! - `disk`: a disk with a volatile cache; `rack`: disks with one power supply
 //! - `fuse`: a rack as a directory of files
-//! - `nbd`: a client that knows when what was answered
 //! - `history`: what was written, and what may be there after a power cut
 //! - `shape`: the arrays; `round`: one power cut
 //!
@@ -19,7 +18,6 @@ mod dice;
 mod disk;
 mod fuse;
 mod history;
-mod nbd;
 mod rack;
 mod round;
 mod shape;

@@ -8,11 +8,11 @@ use super::dice::Dice;
 use super::disk::{Disk, SECTOR_BYTES};
 use super::fuse::{self, Mount};
 use super::history::{History, Verdict};
-use super::nbd::Client;
 use super::rack::Rack;
 use super::shape::{Policy, Shape};
 use crate::braid_to_md::create;
 use crate::logs::cat;
+use crate::nbd::Client;
 use crate::served::Served;
 use crate::support::{self, Run};
 

@@ -1,6 +1,6 @@
 //! An NBD client that has several requests under way and says of each when it was answered: who
-//! judges what a power cut leaves has to know that exactly. The protocol is the one of the NBD
-//! project's `doc/proto.md`.
+//! judges what a power cut leaves has to know that exactly. It starts no program, of which libnbd's
+//! shell takes a sixth of a second. The protocol is the one of the NBD project's `doc/proto.md`.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-const READ_BYTES: u64 = 1 << 20;
+const PART_BYTES: u64 = 1 << 20;
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
 const GO: u32 = 7;
 const ACK: u32 = 1;
@@ -23,22 +23,22 @@ const FLUSH: u16 = 3;
 
 /// A connection to an array.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: UnixStream,
     size_bytes: u64,
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// As the request was called.
-    pub(super) cookie: u64,
-    pub(super) done: bool,
+    pub(crate) cookie: u64,
+    pub(crate) done: bool,
 }
 
 impl Client {
     /// To what listens on a socket.
-    pub(super) fn connect(socket: &Path) -> io::Result<Self> {
+    pub(crate) fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -66,12 +66,12 @@ impl Client {
         }
     }
 
-    pub(super) const fn size_bytes(&self) -> u64 {
+    pub(crate) const fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
     /// Begins a write.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         cookie: u64,
         offset: u64,
@@ -83,13 +83,24 @@ impl Client {
         self.stream.write_all(data)
     }
 
+    /// Writes all of this, a part after the other, and flushes.
+    pub(crate) fn write_all(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        for (number, part) in data.chunks(PART_BYTES as usize).enumerate() {
+            let offset = offset + number as u64 * PART_BYTES;
+            self.write(offset, offset, part, false)?;
+            self.done("writing", offset)?;
+        }
+        self.flush(0)?;
+        self.done("flushing", offset)
+    }
+
     /// Begins a flush.
-    pub(super) fn flush(&mut self, cookie: u64) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, cookie: u64) -> io::Result<()> {
         self.ask(0, FLUSH, cookie, 0, 0)
     }
 
     /// The next answer to a write or flush, whichever it is.
-    pub(super) fn answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         const MAGIC: [u8; 4] = 0x6744_6698_u32.to_be_bytes();
         let header: [u8; 16] = self.bytes()?;
         assert_eq!(header[..4], MAGIC, "no simple reply");
@@ -98,21 +109,27 @@ impl Client {
     }
 
     /// All that the array holds, while nothing else is under way.
-    pub(super) fn read_all(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_all(&mut self) -> io::Result<Vec<u8>> {
         let mut content = vec![0; self.size_bytes as usize];
-        for (number, part) in content.chunks_mut(READ_BYTES as usize).enumerate() {
-            let offset = number as u64 * READ_BYTES;
+        for (number, part) in content.chunks_mut(PART_BYTES as usize).enumerate() {
+            let offset = number as u64 * PART_BYTES;
             self.ask(0, READ, offset, offset, part.len() as u64)?;
-            if !self.answer()?.done {
-                return Err(io::Error::other(format!("reading at {offset} failed")));
-            }
+            self.done("reading", offset)?;
             self.stream.read_exact(part)?;
         }
         Ok(content)
     }
 
+    /// The answer to the only request that is under way: that it was done.
+    fn done(&mut self, what: &str, offset: u64) -> io::Result<()> {
+        if self.answer()?.done {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{what} at {offset} failed")))
+    }
+
     /// Ends the connection; the server knows when this returns.
-    pub(super) fn close(mut self) -> io::Result<()> {
+    pub(crate) fn close(mut self) -> io::Result<()> {
         self.ask(0, DISCONNECT, 0, 0, 0)?;
         self.stream.read_to_end(&mut Vec::new()).map(|_| ())
     }
