@@ -210,7 +210,7 @@ fn reads_what_a_machine_left_that_died_beside_its_backups() {
         return skip(test, &reason);
     }
     let mut findings = Vec::new();
-    for array in all().iter().filter(|array| !is_ahead(array)) {
+    for array in support::drawn(all().iter().filter(|array| !is_ahead(array))) {
         let mut files = array.members.clone();
         files.extend(array.backup());
         let before = fingerprints(&files);
@@ -235,7 +235,7 @@ fn md_agrees_with_what_is_read_with_backups() {
     }
     let root = support::directory("backups-go-on");
     let mut script = guest_functions();
-    let asked: Vec<&Dead> = all().iter().filter(|array| !is_ahead(array)).collect();
+    let asked = support::drawn(all().iter().filter(|array| !is_ahead(array)));
     for array in &asked {
         let directory = root.join(&array.name);
         copy(array, &directory);
@@ -318,7 +318,7 @@ fn goes_on_once_backups_are_restored() {
     }
     let root = support::directory("backups-ends");
     let mut findings = Vec::new();
-    for array in all().iter().filter(|array| !is_ahead(array)) {
+    for array in support::drawn(all().iter().filter(|array| !is_ahead(array))) {
         let _ = fs::remove_dir_all(&root);
         copy(array, &root);
         let goes_on = GO_ON.iter().find(|(name, _)| *name == array.name);

@@ -95,9 +95,9 @@ fn md_takes_back_superblocks_of_its_oldest_version() {
     if let Err(reason) = available() {
         return skip(test, &reason);
     }
-    let mut left = Vec::new();
-    let mut findings = Vec::new();
-    for (number, shape) in SHAPES.iter().enumerate() {
+    let mut script = String::new();
+    let drawn = support::drawn(SHAPES.iter().enumerate());
+    let made = drawn.into_iter().map(|(number, shape)| {
         let (level, layout, devices, chunk) = *shape;
         let name = format!("old-{level}");
         let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
@@ -108,11 +108,15 @@ fn md_takes_back_superblocks_of_its_oldest_version() {
                 words += &format!(" --{option}={value}");
             }
         }
-        let alive = || {
-            create_old_by_md(&name, &members, &words);
-            live_on(&name, members.clone(), shape, number)
-        };
-        match support::attempt(alive) {
+        script += &old_by_md(&members, &words);
+        (name, members, shape, number)
+    });
+    let made: Vec<(String, Vec<PathBuf>, &Shape, usize)> = made.collect();
+    guest::run("old", &script).expect_success("md makes them");
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
+    for (name, members, shape, number) in made {
+        match support::attempt(|| live_on(&name, members, shape, number)) {
             Ok(array) => left.push(array),
             Err(finding) => findings.push(format!("{name}: {finding}")),
         }
@@ -123,17 +127,16 @@ fn md_takes_back_superblocks_of_its_oldest_version() {
     support::report(&findings);
 }
 
-/// Has md make an array with superblocks 0.90.
-pub(crate) fn create_old_by_md(name: &str, members: &[PathBuf], arguments: &str) {
+/// Has md make an array with superblocks 0.90: what a guest does.
+pub(crate) fn old_by_md(members: &[PathBuf], arguments: &str) -> String {
     let directory = members[0].parent().expect("a directory").display();
     let count = members.len();
     let create = format!("md --create /dev/md0 --run --assume-clean -e0.90 -n{count} {arguments}");
     let last = count - 1;
-    let script = format!(
+    format!(
         "cd {directory}\nattach $(seq -f m%g.img 0 {last})\n{create} \"${{LOOPS[@]}}\"\n\
          idle md0\nmd --stop /dev/md0\ndetach\n"
-    );
-    guest::run(&format!("old-{name}"), &script).expect_success("md makes it");
+    )
 }
 
 /// What these tests need.

@@ -121,7 +121,7 @@ fn two_nodes_die_and_every_byte_is_read() {
     }
     let pairs = [(4, 0, 1), (5, 0, 4), (5, 1, 2), (6, 2, 5), (9, 3, 7)];
     let mut findings = Vec::new();
-    for (count, first, second) in pairs {
+    for (count, first, second) in support::drawn(pairs) {
         let name = format!("dying-{count}-{first}-{second}");
         if let Err(finding) = support::attempt(|| dying(&name, count, first, second)) {
             findings.push(format!("{name}: {finding}"));

@@ -97,7 +97,8 @@ fn md_takes_what_braid_grew_and_braid_what_md_grew() {
     let grown: Vec<(Left, String)> =
         support::drawn(rows(BY_BRAID).zip(2000..)).into_iter().map(grown_by_braid).collect();
     let mut script = include_str!("grown.sh").to_owned();
-    let theirs: Vec<_> = rows(BY_MD).zip(3000..).map(|row| grown_by_md(row, &mut script)).collect();
+    let theirs = support::drawn(rows(BY_MD).zip(3000..));
+    let theirs: Vec<_> = theirs.into_iter().map(|row| grown_by_md(row, &mut script)).collect();
     let left = grown.iter().map(|(left, _)| left.clone()).collect();
     to_md_and_back_with(test, left, &script);
     let mut findings = Vec::new();

@@ -30,7 +30,7 @@ fn arrays_of_arrays_go_to_braid_and_back() {
     let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
     let mut back = script.clone();
     let mut arrays = Vec::new();
-    for (seed, (name, outer, inner, each, count)) in (300u64..).zip(SHAPES) {
+    for (seed, (name, outer, inner, each, count)) in support::drawn((300u64..).zip(SHAPES)) {
         let place = directory(name);
         let names: Vec<String> = (0..each * count).map(|i| format!("m{i}")).collect();
         let members: Vec<PathBuf> = names.iter().map(|name| place.join(name)).collect();

@@ -2,7 +2,7 @@
 //! restores that from the file and moves the rest.
 
 use crate::backups;
-use crate::braid_to_md::{available, create, create_old_by_md, members};
+use crate::braid_to_md::{available, create, old_by_md, members};
 use crate::handoff::Left;
 use crate::served::Served;
 use crate::support::{self, Run, guest, skip, until};
@@ -69,7 +69,8 @@ fn killed_once(row: &str, seed: u64) -> Option<Killed> {
     let all = members(name, count + added, MEMBER_BYTES);
     if metadata == "0.90" {
         let words = format!("--level={level} --chunk=64 --size=22528 --bitmap=none");
-        create_old_by_md(name, &all[..count], &words);
+        let script = old_by_md(&all[..count], &words);
+        guest::run(&format!("old-{name}"), &script).expect_success("md makes it");
     } else {
         let arguments = ["--chunk", "64K", "--metadata", metadata, "--size", "22M"];
         create(name, level, &all[..count], &[&arguments[..], &["--assume-clean"]].concat());
