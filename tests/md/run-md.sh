@@ -78,9 +78,7 @@ ln -sf /proc/self/fd /dev/fd
 printf '#!/bin/sh\nexec %s -d %s/tree "$@"\n' "$(command -v modprobe)" "$WORK" >/run/modprobe
 chmod +x /run/modprobe
 echo /run/modprobe >/proc/sys/kernel/modprobe
-for module in loop md-mod linear raid0 raid1 raid10 raid456; do
-	/run/modprobe $module || echo "run-md: no module $module"
-done
+/run/modprobe -a loop md-mod linear raid0 raid1 raid10 raid456 || echo "run-md: no module of these"
 # Debian makes new arrays read-only until the first write; md's own default is 0.
 echo 0 >/sys/module/md_mod/parameters/start_ro
 echo 4000000 >/proc/sys/dev/raid/speed_limit_min
