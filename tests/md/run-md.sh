@@ -31,7 +31,8 @@ refuse() { echo "run-md: $*" >&2; exit 125; }
 script=$(realpath -- "$1") && [ -f "$script" ] || refuse "no script $1"
 shift
 PATH=$PATH:/usr/sbin:/sbin
-for tool in linux.uml:user-mode-linux mdadm:mdadm busybox:busybox-static modprobe:kmod cc:gcc; do
+for tool in linux.uml:user-mode-linux mdadm:mdadm busybox:busybox-static modprobe:kmod cc:gcc \
+	taskset:util-linux; do
 	command -v "${tool%:*}" >/dev/null || refuse "no ${tool%:*} here; install package ${tool#*:}"
 done
 
@@ -110,9 +111,11 @@ chmod +x "$work/init"
 # A process in the guest is one of this machine's, stopped and continued at each of its system calls
 # and page faults. On the processor of the kernel's own process that takes a fifth of the time.
 read -ra stat </proc/self/stat
+pinned=(taskset -c "${stat[38]}")
 # The guest's memory is an unlinked file in TMPDIR.
-LD_PRELOAD=$work/shim.so TMPDIR=$work timeout -k 5 "$limit" taskset -c "${stat[38]}" linux.uml mem="$memory" \
-	uml_dir="$work/" umid=guest root=/dev/root rootfstype=hostfs rootflags=/ rw init="$work/init" \
+LD_PRELOAD=$work/shim.so TMPDIR=$work timeout -k 5 "$limit" "${pinned[@]}" linux.uml \
+	mem="$memory" uml_dir="$work/" umid=guest \
+	root=/dev/root rootfstype=hostfs rootflags=/ rw init="$work/init" \
 	con=null ssl=null con1=null,fd:1 quiet loglevel=1 ${disks[@]+"${disks[@]}"} \
 	</dev/null 2>"$work/stderr" &
 guest=$!

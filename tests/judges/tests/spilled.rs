@@ -2,7 +2,7 @@
 //! restores that from the file and moves the rest.
 
 use crate::backups;
-use crate::braid_to_md::{available, create, old_by_md, members};
+use crate::braid_to_md::{available, create, members, old_by_md};
 use crate::handoff::Left;
 use crate::served::Served;
 use crate::support::{self, Run, guest, skip, until};
