@@ -165,6 +165,8 @@ fn two_halves_of_a_mirror_do_not_meet_again() {
         let served = Served::start("halves", &disks[half..=half], &["--run"]);
         let content = braid_judges::Content::of(70 + half as u64);
         served.write(&content, 0, 65536);
+        // Or the halves have counted other events, and one is the older one.
+        served.wait_until("clean");
         served.stop();
     }
     all([refused(&["assemble", "--rename", "x"], &disks, &[]), refused(&["cat"], &disks, &[])]);

@@ -124,6 +124,11 @@ impl Served {
         has_word(&self.status(), word)
     }
 
+    /// Wait until this is one of the words of its state.
+    pub(crate) fn wait_until(&self, word: &str) {
+        until(word, || self.is(word));
+    }
+
     /// Wait until no resync, recovery or check runs, and every member is in its place.
     pub(crate) fn wait_until_whole(&self) {
         until("an array that is whole and idle", || {

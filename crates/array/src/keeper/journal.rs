@@ -33,6 +33,32 @@ impl AwaitedJournal {
     pub(super) const fn until(&self) -> Instant {
         self.until
     }
+
+    /// Begins with a journal that waits for writes, or gives it up.
+    pub(super) fn take_due(
+        waiting: &mut Option<Box<Self>>,
+        core: &mut Core,
+        is_changeable: CommandAnswer,
+    ) {
+        let ends = core.service.failed || core.service.stopping;
+        let is_due = |awaited: &mut Box<Self>| {
+            ends || core.metadata.clean.writing == 0 || awaited.until <= core.now
+        };
+        let Some(awaited) = waiting.take_if(is_due) else { return };
+        let Self { id, new, .. } = *awaited;
+        let begun = if core.service.stopping {
+            Err(Refusal::new("the array is being stopped", "assemble it, and ask again"))
+        } else if core.metadata.clean.writing > 0 && !ends {
+            let reason = "a member has not answered for 5 s what is still written to it";
+            Err(Refusal::new(reason, Invocation::Detail { array: None }))
+        } else {
+            is_changeable.and_then(|()| journal_of(core, &new))
+        };
+        match begun {
+            Ok(member) => begin_journal(core, id, &new, member),
+            Err(why) => core.out.push(LaneCommand::Reply(id, Err(why))),
+        }
+    }
 }
 
 impl Keeper {
@@ -74,66 +100,42 @@ impl Keeper {
         if self.awaited_journal.is_some() {
             return Some(refuse("another device becomes its journal already", "wait for that"));
         }
-        let member = match self.journal_of(&new) {
+        let member = match journal_of(&self.core, &new) {
             Ok(member) => member,
             Err(why) => return Some(Err(why)),
         };
         if self.core.metadata.clean.writing == 0 {
-            self.begin_journal(id, &new, member);
+            begin_journal(&mut self.core, id, &new, member);
             return None;
         }
         let until = self.core.now.plus_millis(WRITES_MS);
         self.awaited_journal = Some(Box::new(AwaitedJournal { id, new, until }));
         None
     }
+}
 
-    /// Begins with a journal that waits for writes, or gives it up.
-    pub(super) fn take_awaited_journal(&mut self) {
-        let Self { core, awaited_journal, .. } = self;
-        let ends = core.service.failed || core.service.stopping;
-        let is_due = |awaited: &mut Box<AwaitedJournal>| {
-            ends || core.metadata.clean.writing == 0 || awaited.until <= core.now
-        };
-        let Some(awaited) = awaited_journal.take_if(is_due) else { return };
-        let AwaitedJournal { id, new, .. } = *awaited;
-        let begun = if core.service.stopping {
-            Err(Refusal::new("the array is being stopped", "assemble it, and ask again"))
-        } else if core.metadata.clean.writing > 0 && !ends {
-            let reason = "a member has not answered for 5 s what is still written to it";
-            Err(Refusal::new(reason, Invocation::Detail { array: None }))
-        } else {
-            self.view().is_changeable().and_then(|()| self.journal_of(&new))
-        };
-        match begun {
-            Ok(member) => self.begin_journal(id, &new, member),
-            Err(why) => self.core.out.push(LaneCommand::Reply(id, Err(why))),
-        }
+/// Returns the journal that a device becomes, where the array has lost one.
+fn journal_of(core: &Core, new: &NewMember) -> Result<Member, Refusal> {
+    if core.metadata.journal.is_none() {
+        let next = "make an array with one: braid create --write-journal DEVICE";
+        return Err(Refusal::new("the array has no journal that was lost", next));
     }
+    if core.members.iter_live().any(|(_, member)| member.state == State::Journal) {
+        return Err(Refusal::new("the array has a journal", "fail and remove it first"));
+    }
+    Admission::new(core).journal(new)
+}
 
-    /// Returns the journal that a device becomes, where the array has lost one.
-    fn journal_of(&self, new: &NewMember) -> Result<Member, Refusal> {
-        if self.core.metadata.journal.is_none() {
-            let next = "make an array with one: braid create --write-journal DEVICE";
-            return Err(Refusal::new("the array has no journal that was lost", next));
-        }
-        if self.core.members.iter_live().any(|(_, member)| member.state == State::Journal) {
-            return Err(Refusal::new("the array has a journal", "fail and remove it first"));
-        }
-        Admission::new(&self.core).journal(new)
-    }
-
-    fn begin_journal(&mut self, id: CommandId, new: &NewMember, member: Member) {
-        let core = &mut self.core;
-        let [a, b, c, d, ..] = new.device_uuid;
-        let begin = LaneCommand::BeginJournal {
-            member: new.member,
-            data_offset: member.superblock.data_offset,
-            data_sectors: member.superblock.data_size,
-            first_seq: u32::from_le_bytes([a, b, c, d]).into(),
-        };
-        core.members.attach(new.member, member);
-        core.metadata.journal = Some(JournalDevice::begun_anew(id));
-        core.service.writes_over = false;
-        core.out.push(begin);
-    }
+fn begin_journal(core: &mut Core, id: CommandId, new: &NewMember, member: Member) {
+    let [a, b, c, d, ..] = new.device_uuid;
+    let begin = LaneCommand::BeginJournal {
+        member: new.member,
+        data_offset: member.superblock.data_offset,
+        data_sectors: member.superblock.data_size,
+        first_seq: u32::from_le_bytes([a, b, c, d]).into(),
+    };
+    core.members.attach(new.member, member);
+    core.metadata.journal = Some(JournalDevice::begun_anew(id));
+    core.service.writes_over = false;
+    core.out.push(begin);
 }

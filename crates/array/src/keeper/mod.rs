@@ -306,7 +306,10 @@ impl Keeper {
     /// Begins the next update when one is queued and none runs.
     pub fn drive_meta(&mut self) {
         self.give_up_journal();
-        self.take_awaited_journal();
+        if self.awaited_journal.is_some() {
+            let is_changeable = self.view().is_changeable();
+            AwaitedJournal::take_due(&mut self.awaited_journal, &mut self.core, is_changeable);
+        }
         loop {
             let lacks = self.sync.copying.as_ref().map(|copying| &copying.lacks);
             match self.core.begin_update(lacks) {

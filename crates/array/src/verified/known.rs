@@ -60,9 +60,13 @@ mod tests {
     #[test]
     fn pages_are_counted_once() {
         let mut marks = PageMarks::all([7; 16], 130);
-        [0, 64, 129].map(|page| marks.clear(page));
+        for page in [0, 64, 129] {
+            marks.clear(page);
+        }
         let mut known = KnownBlocks::new(None, &marks);
-        [(0, 10), (0, 10), (1, 960), (64, 0)].map(|(page, blocks)| known.saw(page, blocks));
+        for (page, blocks) in [(0, 10), (0, 10), (1, 960), (64, 0)] {
+            known.saw(page, blocks);
+        }
         assert_eq!(known.count(), None, "of page 129 nothing is known");
         known.changed(false, true);
         known.changed(true, true);

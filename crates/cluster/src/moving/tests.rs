@@ -89,10 +89,9 @@ impl Moves {
 
     /// Loses the nodes of the old array that have these roles.
     fn lose(&mut self, roles: &[Role]) {
-        let of_old = |(peer, role): (&PeerId, &Role)| {
-            (peer.0 < NEW_PEERS && roles.contains(role)).then_some(*peer)
-        };
-        let lost: Vec<PeerId> = self.nodes.iter().filter_map(of_old).collect();
+        let is_lost = |(peer, role): &(&PeerId, &Role)| peer.0 < NEW_PEERS && roles.contains(role);
+        let lost = self.nodes.iter().filter(is_lost).map(|(peer, _)| *peer);
+        let lost: Vec<PeerId> = lost.collect();
         for peer in lost {
             self.nodes.remove(&peer);
             self.hear(FabricEvent::Lost { peer, why: Refusal::new("gone", "") });
