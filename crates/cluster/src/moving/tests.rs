@@ -75,8 +75,10 @@ impl Moves {
                 }
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
                     let (_, message) = Message::decode(&bytes).expect("a message");
-                    let role = self.nodes.get(&peer).filter(|_| !ignores(&message));
-                    if let Some(answer) = role.and_then(|role| answer(*role, &message)) {
+                    if let Some(role) = self.nodes.get(&peer)
+                        && !ignores(&message)
+                        && let Some(answer) = answer(*role, &message)
+                    {
                         let bytes = answer.encode(Epoch(1));
                         self.hear(FabricEvent::Message { peer, bytes });
                     }
