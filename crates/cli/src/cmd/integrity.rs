@@ -3,18 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
+use braid_array::events::SyncAction;
 use braid_array::format::Superblock;
 use braid_array::format::integrity::{COPY_BYTES, HeaderError, IntegrityArea, IntegrityHeader};
+use braid_array::status::SyncStatus;
 use braid_host::member::{MemberFile, OpenError};
 use serde_json::json;
 
 use super::found::{self, Found, Use};
 use super::scrub::{self, ScrubKind};
-use super::{running, writes};
+use super::{running, status, writes};
 use crate::args::{IntegrityAction, IntegrityArgs, ScrubArgs};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::json::SCHEMA;
+use crate::output::progress::Progress;
 use crate::output::sums;
 
 const OPERATION: &str = "integrity";
@@ -39,6 +42,13 @@ pub(super) fn run(run_dir: &Path, args: &IntegrityArgs) -> Result<(), Failure> {
         IntegrityAction::Status => output::answer(&sums::text(name, &integrity)),
         _ => {
             let IntegrityArgs { wait, json, .. } = *args;
+            if wait {
+                // What makes the array whole is no check, and comes first.
+                let is_scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
+                let is_other = |sync: &SyncStatus| !is_scrub(sync.action);
+                let bar = Progress::bar(name);
+                status::wait(OPERATION, run_dir, name, bar, is_other)?;
+            }
             let check = ScrubArgs { name: name.clone(), wait, stop: false, json };
             scrub::run(run_dir, &check, ScrubKind::Check)
         }

@@ -82,6 +82,14 @@ pub(super) const RUNNING: &[Scene] = &[
     },
     Scene { headings: &["braid status", "braid detail"], before: "home", ..HELP },
     Scene { headings: &["braid check", "braid repair", "braid limit"], before: "home", ..HELP },
+    Scene {
+        headings: &["braid integrity"],
+        before: "truncate -s 40M a.img b.img c.img
+            braid create home --level 5 --raid-devices 3 --integrity a.img b.img c.img
+            braid assemble home a.img b.img c.img",
+        hooks: &[("braid integrity a.img", "braid stop home")],
+        ..HELP
+    },
     Scene { headings: &["braid export"], ..EXPORT },
     Scene { headings: &["braid export add"], ..EXPORT },
     Scene { headings: &["braid export remove"], ..EXPORT },
