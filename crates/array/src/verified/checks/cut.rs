@@ -102,7 +102,7 @@ impl Checks {
                     *known = Some(*sum);
                 }
                 self.ops[index].pending -= 1;
-                self.due.insert(self.ops[index].member);
+                self.woken.push_back(index);
             }
             OpKind::Superblock { .. } => {}
         }

@@ -43,8 +43,10 @@ pub(super) struct Checks {
     /// Superblocks that were put into memory, and are to be written from there.
     stored: BTreeMap<u64, Vec<u8>>,
     answers: VecDeque<GuardedAnswer>,
-    /// Members of which something may go on.
+    /// Members of which anything may go on.
     due: BTreeSet<MemberId>,
+    /// Operations that may go on.
+    woken: VecDeque<usize>,
     /// The machine has stopped: marks are cleared at once.
     closing: bool,
 }
@@ -62,6 +64,7 @@ impl Checks {
         Self {
             now: Instant::default(),
             due: guards.keys().copied().collect(),
+            woken: VecDeque::new(),
             guards,
             ops: Slab::new(),
             named: BTreeMap::new(),
@@ -152,22 +155,39 @@ impl Checks {
 
     /// Takes all members as far as they go without waiting.
     pub(super) fn advance(&mut self) {
-        while let Some(member) = self.due.pop_first() {
-            self.advance_courses(member);
-            let ops = self.guards.get(&member).map_or_else(Vec::new, |guard| guard.ops.clone());
-            for index in ops {
-                match self.ops.get(index).map(|op| &op.kind) {
-                    Some(OpKind::Read(_)) => self.advance_read(index),
-                    Some(OpKind::Write(_)) => self.advance_write(index),
-                    Some(OpKind::Superblock { .. }) | None => {}
+        loop {
+            if let Some(index) = self.woken.pop_front() {
+                if let Some(member) = self.ops.get(index).map(|op| op.member) {
+                    self.advance_courses(member);
+                    self.advance_op(index);
                 }
+            } else if let Some(member) = self.due.pop_first() {
+                self.advance_member(member);
+            } else {
+                return;
             }
-            if let Some(guard) = self.guards.get_mut(&member) {
-                guard.have_failed();
-            }
-            self.advance_superblocks(member);
-            self.advance_courses(member);
             self.run_errands();
+        }
+    }
+
+    fn advance_member(&mut self, member: MemberId) {
+        self.advance_courses(member);
+        let ops = self.guards.get(&member).map_or_else(Vec::new, |guard| guard.ops.clone());
+        for index in ops {
+            self.advance_op(index);
+        }
+        if let Some(guard) = self.guards.get_mut(&member) {
+            guard.have_failed();
+        }
+        self.advance_superblocks(member);
+        self.advance_courses(member);
+    }
+
+    fn advance_op(&mut self, index: usize) {
+        match self.ops.get(index).map(|op| &op.kind) {
+            Some(OpKind::Read(_)) => self.advance_read(index),
+            Some(OpKind::Write(_)) => self.advance_write(index),
+            Some(OpKind::Superblock { .. }) | None => {}
         }
     }
 
@@ -211,6 +231,7 @@ impl Checks {
     pub(super) fn retire(&mut self, member: MemberId) {
         if let Some(guard) = self.guards.get_mut(&member) {
             guard.retire();
+            self.due.insert(member);
         }
     }
 

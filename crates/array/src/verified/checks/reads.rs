@@ -50,7 +50,7 @@ impl Checks {
         match (result, &mut self.ops[index].kind) {
             (Ok(_), OpKind::Read(read)) if !abandoned => {
                 read.stage = ReadStage::Loading;
-                self.due.insert(self.ops[index].member);
+                self.woken.push_back(index);
             }
             (result, _) => self.end_op(index, result),
         }

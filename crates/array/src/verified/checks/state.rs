@@ -18,7 +18,7 @@ impl Checks {
         if let Some(guard) = self.guards.get_mut(&member) {
             guard.ops.push(index);
         }
-        self.due.insert(member);
+        self.woken.push_back(index);
         index
     }
 
@@ -28,8 +28,16 @@ impl Checks {
         self.named.remove(&op.io);
         if let Some(guard) = self.guards.get_mut(&op.member) {
             guard.ops.retain(|other| *other != index);
+            let waits = |other: &usize| {
+                let touched = self.ops[*other].touched();
+                touched.is_some_and(|blocks| op.writes_to(blocks))
+            };
+            // Nobody waits for a read, but for all to be over.
+            let is_superblock = matches!(op.kind, OpKind::Superblock { .. });
+            if self.closing || is_superblock || guard.ops.iter().any(waits) {
+                self.due.insert(op.member);
+            }
         }
-        self.due.insert(op.member);
         self.answers.push_back((op.io, result));
     }
 

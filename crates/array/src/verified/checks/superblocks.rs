@@ -17,6 +17,7 @@ impl Checks {
         if let Some(guard) = self.guards.get_mut(&member) {
             guard.superblocks.push_back(index);
         }
+        self.due.insert(member);
     }
 
     /// Announces the next superblock, once the one before is on the member. Without a header that

@@ -109,7 +109,7 @@ impl Checks {
     /// A block that a write changes a part of was looked at.
     pub(super) fn looked_at(&mut self, index: usize) {
         self.ops[index].pending -= 1;
-        self.due.insert(self.ops[index].member);
+        self.woken.push_back(index);
     }
 
     /// A write was laid over the old content of a block, which has this checksum now.
