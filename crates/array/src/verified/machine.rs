@@ -89,8 +89,8 @@ impl<M: BlockMachine> IntegrityMachine<M> {
     /// Takes members as far as they go, and passes answers in, until none comes.
     fn pass(&mut self) {
         self.checks.advance();
-        while let Some((io, result)) = self.checks.next_answer() {
-            self.inner.handle(self.checks.now(), Event::Done { io, result });
+        while let Some((io, result)) = self.checks.answers.pop_front() {
+            self.inner.handle(self.checks.now, Event::Done { io, result });
             self.checks.advance();
         }
     }

@@ -31,7 +31,7 @@ use crate::{Instant, IoId, MemberId, SECTOR_BYTES};
 /// The members with areas, and all that is under way on them.
 #[derive(Debug)]
 pub(super) struct Checks {
-    now: Instant,
+    pub(super) now: Instant,
     guards: BTreeMap<MemberId, Guard>,
     ops: Slab<GuardedOp>,
     /// Operations by the machine's name for them.
@@ -42,7 +42,8 @@ pub(super) struct Checks {
     read_only: bool,
     /// Superblocks that were put into memory, and are to be written from there.
     stored: BTreeMap<u64, Vec<u8>>,
-    answers: VecDeque<GuardedAnswer>,
+    /// Answers for the machine.
+    pub(super) answers: VecDeque<GuardedAnswer>,
     /// Members of which anything may go on.
     due: BTreeSet<MemberId>,
     /// Operations that may go on.
@@ -82,17 +83,9 @@ impl Checks {
         self.now = self.now.max(now);
     }
 
-    pub(super) const fn now(&self) -> Instant {
-        self.now
-    }
-
     /// Looks at all members: some of their marks may be due.
     pub(super) fn tick(&mut self) {
         self.due.extend(self.guards.keys());
-    }
-
-    pub(super) fn next_answer(&mut self) -> Option<GuardedAnswer> {
-        self.answers.pop_front()
     }
 
     /// Takes an action of the machine.
