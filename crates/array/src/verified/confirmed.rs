@@ -3,7 +3,8 @@
 //!
 //! A check, a repair and a resync read all of a unit, compare it in memory, and hold the unit until
 //! they have the result. So whatever the machine has compared and found to fit is what lies on the
-//! members, and its checksums are made before the result is handed to it.
+//! members, and its checksums are made before the result is handed to it. It compares nothing but
+//! what it has just read into memory of its own: of memory that clients fill nothing is noted here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
-use braid_array::events::SyncAction;
 use braid_array::format::Superblock;
 use braid_array::format::integrity::{COPY_BYTES, HeaderError, IntegrityArea, IntegrityHeader};
 use braid_array::status::SyncStatus;
@@ -44,8 +43,7 @@ pub(super) fn run(run_dir: &Path, args: &IntegrityArgs) -> Result<(), Failure> {
             let IntegrityArgs { wait, json, .. } = *args;
             if wait {
                 // What makes the array whole is no check, and comes first.
-                let is_scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
-                let is_other = |sync: &SyncStatus| !is_scrub(sync.action);
+                let is_other = |sync: &SyncStatus| !scrub::is_scrub(sync.action);
                 let bar = Progress::bar(name);
                 status::wait(OPERATION, run_dir, name, bar, is_other)?;
             }

@@ -38,10 +38,14 @@ impl ScrubKind {
     }
 }
 
+/// Returns whether this is a check or a repair.
+pub(super) const fn is_scrub(action: SyncAction) -> bool {
+    matches!(action, SyncAction::Check | SyncAction::Repair)
+}
+
 pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(), Failure> {
     let name = &args.name;
-    let scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
-    let scrubbing = |sync: &SyncStatus| scrub(sync.action) || sync.next.is_some();
+    let scrubbing = |sync: &SyncStatus| is_scrub(sync.action) || sync.next.is_some();
     let stops = args.stop && is_running(run_dir, name, kind)?;
     let verb = if args.stop { Verb::StopScrub } else { kind.verb() };
     running::call(kind.name(), run_dir, name, verb)?;
@@ -81,7 +85,7 @@ pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: ScrubKind) -> Result<(
 fn is_running(run_dir: &Path, name: &str, kind: ScrubKind) -> Result<bool, Failure> {
     let action = running::status(kind.name(), run_dir, name)?.array.sync.action;
     if !matches!(action, SyncAction::Resync | SyncAction::Recovery) {
-        return Ok(matches!(action, SyncAction::Check | SyncAction::Repair));
+        return Ok(is_scrub(action));
     }
     let reason = format!("{} is running, no check", action.name());
     let next = format!("hold it up with braid limit {name} --pause");
