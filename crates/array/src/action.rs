@@ -26,6 +26,15 @@ pub enum Action {
         /// The operation.
         op: IoOp,
     },
+    /// I/O on the store beside a member, which holds its checksums; answered by `Event::Done`.
+    IoBeside {
+        /// Comes back with the answer.
+        io: IoId,
+        /// The member.
+        member: MemberId,
+        /// The operation.
+        op: IoOp,
+    },
     /// Give up this I/O: its member has failed and may never answer. A late `Event::Done` is handed
     /// in as ever; until then nobody uses its buffer.
     Abandon {
@@ -394,6 +403,8 @@ pub enum Command {
         /// The spare.
         spare: MemberId,
     },
+    /// Write superblocks, to the array that has this member, that are other ones than it has.
+    RenewSuperblocks(MemberId),
     /// Start `check` or `repair`.
     Scrub {
         /// Rewrite what differs.

@@ -46,6 +46,13 @@ pub enum ArrayEvent {
         /// Number of sectors.
         sectors: u64,
     },
+    /// The store beside a member fails, or does not answer: its checksums are given up.
+    ChecksumsGivenUp {
+        /// The member.
+        member: MemberId,
+        /// The answer of the store; `None` if there was none for long.
+        fault: Option<Fault>,
+    },
     /// A member had no room for what was to be written: the write was refused, the member stays.
     MemberFull {
         /// The member.
@@ -190,6 +197,9 @@ impl ArrayEvent {
             Self::ReadFailed { member, fault } => Self::ReadFailed { member: map(member), fault },
             Self::ChecksumMismatch { member, sector, sectors } => {
                 Self::ChecksumMismatch { member: map(member), sector, sectors }
+            }
+            Self::ChecksumsGivenUp { member, fault } => {
+                Self::ChecksumsGivenUp { member: map(member), fault }
             }
             Self::MemberFull { member, fault } => Self::MemberFull { member: map(member), fault },
             Self::MemberSlow { member, ms, others_ms } => {

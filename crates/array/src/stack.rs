@@ -194,7 +194,8 @@ impl Stack {
                     let array = Self::array(MemberId(number));
                     return Some(Action::Notify(ArrayEvent::Within { array, event }));
                 }
-                other @ (Action::Store { .. }
+                other @ (Action::IoBeside { .. }
+                | Action::Store { .. }
                 | Action::Use { .. }
                 | Action::GiveBack { .. }
                 | Action::Fabric(_)
@@ -248,6 +249,12 @@ impl Stack {
             | Command::ReplaceWith { .. } => {
                 self.pending.push(expect(1));
                 self.take_member_command(id, command);
+            }
+            Command::RenewSuperblocks(leaf) => {
+                self.pending.push(expect(1));
+                let (index, leaf) = Self::locate(leaf);
+                let command = Command::RenewSuperblocks(leaf);
+                self.inner[index].handle(self.now, Event::Command { id, command });
             }
             Command::JournalMode(_) => {
                 let waiting = self.send_to_journals(id, &command);

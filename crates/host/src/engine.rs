@@ -444,6 +444,12 @@ impl EngineLoop {
                     self.answered(io, result);
                 }
             }
+            Action::IoBeside { io, member, op } => {
+                let answer = self.executor.start_beside(&mut self.core.driver, io, member, op);
+                if let Some((io, result)) = answer {
+                    self.answered(io, result);
+                }
+            }
             Action::Abandon { io, buf } => {
                 self.executor.abandon(io);
                 self.core.driver.make_room();

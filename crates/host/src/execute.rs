@@ -12,7 +12,7 @@ mod member;
 mod range;
 mod transfer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(crate) type IoAnswer = (IoId, Result<Outcome, IoError>);
 #[derive(Debug)]
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,
+    /// Stores beside members.
+    stores: BTreeMap<MemberId, Member>,
     flights: Slab<Flight>,
     ranges: Slab<RangeOp>,
     backends: Backends,
@@ -83,6 +85,7 @@ impl Executor {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut executor = Self {
             members: Vec::new(),
+            stores: BTreeMap::new(),
             flights,
             ranges,
             backends: Backends::new(wake),
@@ -105,7 +108,11 @@ impl Executor {
 
     /// Puts a device into the table, in the place of one that is [forgotten](Self::detach), if one
     /// is there.
-    pub(crate) fn attach(&mut self, id: MemberId, member: MemberFile) {
+    pub(crate) fn attach(&mut self, id: MemberId, mut member: MemberFile) {
+        self.stores.remove(&id);
+        if let Some(store) = member.beside.take() {
+            self.stores.insert(id, Member::new(*store, &self.backends));
+        }
         let index = usize::from(id.0);
         if index >= self.members.len() {
             self.members.resize_with(index + 1, || None);
@@ -113,8 +120,9 @@ impl Executor {
         self.members[index] = Some(Member::new(member, &self.backends));
     }
 
-    /// Forgets a member; its file closes when the last I/O on it has ended.
+    /// Forgets a member, and its store; a file closes when the last I/O on it has ended.
     pub(crate) fn detach(&mut self, id: MemberId) {
+        self.stores.remove(&id);
         if let Some(slot) = self.members.get_mut(usize::from(id.0)) {
             *slot = None;
         }
@@ -165,25 +173,44 @@ impl Executor {
             && compute::is_zero(driver.memory(), buf)
         {
             return match member.without_place(op, sector, buf.len) {
-                Some(op) => self.start_op(driver, io, id, op),
+                Some(op) => self.start_op(driver, io, (id, false), op),
                 None => Some((io, Ok(Outcome::Done))),
             };
         }
-        self.start_op(driver, io, id, op)
+        self.start_op(driver, io, (id, false), op)
     }
 
-    fn start_op(
+    /// Starts an I/O on the store beside a member, as [`start`](Self::start) does on the member.
+    pub(crate) fn start_beside(
         &mut self,
         driver: &mut Driver<Token>,
         io: IoId,
         id: MemberId,
         op: IoOp,
     ) -> Option<IoAnswer> {
+        self.start_op(driver, io, (id, true), op)
+    }
+
+    fn device(&mut self, id: MemberId, beside: bool) -> Option<&mut Member> {
+        if beside {
+            return self.stores.get_mut(&id);
+        }
+        self.members.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    fn start_op(
+        &mut self,
+        driver: &mut Driver<Token>,
+        io: IoId,
+        (id, beside): (MemberId, bool),
+        op: IoOp,
+    ) -> Option<IoAnswer> {
         let begun = self.now;
-        let Some(Some(member)) = self.members.get_mut(usize::from(id.0)) else {
+        let turn = self.turn;
+        let Some(member) = self.device(id, beside) else {
             return Some((io, Err(IoError::GONE)));
         };
-        if let Some(result) = member.answer(op, self.turn) {
+        if let Some(result) = member.answer(op, turn) {
             if result.is_err() {
                 member.figures.note((kind(op), 0), begun, begun, false);
             }
@@ -218,8 +245,6 @@ impl Executor {
                 return None;
             }
         };
-        let mapped = member.mapped.clone();
-        let reader = member.reader.clone();
         let changes = member.changes(op);
         let transfer = if changes.is_some() { transfer.by_sectors() } else { transfer };
         let flight = Flight {
@@ -228,8 +253,8 @@ impl Executor {
             begun,
             file,
             at_once: member.at_once,
-            mapped,
-            reader,
+            mapped: member.mapped.clone(),
+            reader: member.reader.clone(),
             changes,
             given_bytes: 0,
             op,

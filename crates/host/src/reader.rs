@@ -312,6 +312,7 @@ impl Reader {
                 let now = self.now();
                 return self.machine.handle(now, Event::Loaded { io, bytes });
             }
+            Action::IoBeside { io, .. } => (io, Err(IoError::GONE)),
             // I/O is answered at once here, so nothing is given up.
             Action::Abandon { .. }
             | Action::Complete { .. }

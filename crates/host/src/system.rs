@@ -45,6 +45,19 @@ pub(crate) fn describe(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+/// Draws a random UUID (version 4).
+pub(crate) fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
 /// Makes a directory, and those that it lies in, so that they are there after a loss of power, too.
 pub(crate) fn make_durable_dirs(path: &Path) -> io::Result<()> {
     let path = std::path::absolute(path)?;

@@ -32,6 +32,8 @@ pub struct Disk {
     /// Sectors that cannot be written, and then not be read either.
     unwritable: Vec<u64>,
     gone: bool,
+    /// Is gone after so many more writes.
+    writes_left: Option<u64>,
     /// Takes writes, and cannot read any of it.
     blind: bool,
     /// Answers nothing.
@@ -42,6 +44,8 @@ pub struct Disk {
     room: Option<Vec<bool>>,
     /// Answers writes without storing them.
     forgetful: bool,
+    /// Store beside it.
+    beside: Option<Box<Self>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,12 +78,29 @@ impl Disk {
             unreadable: Vec::new(),
             unwritable: Vec::new(),
             gone: false,
+            writes_left: None,
             blind: false,
             hung: false,
             full: false,
             room: None,
             forgetful: false,
+            beside: None,
         }
+    }
+
+    /// Puts a store beside it.
+    pub fn set_beside(&mut self, store: Self) {
+        self.beside = Some(Box::new(store));
+    }
+
+    /// The store beside it.
+    pub fn beside(&self) -> Option<&Self> {
+        self.beside.as_deref()
+    }
+
+    /// The store beside it.
+    pub fn beside_mut(&mut self) -> Option<&mut Self> {
+        self.beside.as_deref_mut()
     }
 
     /// Size.
@@ -116,6 +137,11 @@ impl Disk {
     /// Makes it answer or not.
     pub fn set_gone(&mut self, gone: bool) {
         self.gone = gone;
+    }
+
+    /// Makes it answer nothing after so many more writes.
+    pub const fn go_after(&mut self, writes: u64) {
+        self.writes_left = Some(writes);
     }
 
     /// Returns whether the device is gone.
@@ -172,6 +198,11 @@ impl Disk {
         !self.full || blocks.all(|block| room.get(block as usize) == Some(&true))
     }
 
+    /// Returns whether some or all of it does not work.
+    pub fn fails(&self) -> bool {
+        self.gone || self.hung || self.full || self.writes_left.is_some() || self.damaged()
+    }
+
     /// Makes the device lose all later writes silently.
     pub const fn go_forgetful(&mut self) {
         self.forgetful = true;
@@ -197,7 +228,11 @@ impl Disk {
     pub fn mend(&mut self) {
         self.unwritable.clear();
         self.read_again();
+        self.writes_left = None;
         (self.gone, self.hung, self.full) = (false, false, false);
+        if let Some(store) = &mut self.beside {
+            store.mend();
+        }
     }
 
     /// The sector can be neither written nor read from now on.
@@ -253,6 +288,10 @@ impl Disk {
     pub fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) {
         if self.forgetful {
             return;
+        }
+        if let Some(left) = &mut self.writes_left {
+            *left = left.saturating_sub(1);
+            self.gone = *left == 0;
         }
         self.remember(sector, bytes.len(), fua);
         self.give_room(sector, (bytes.len() / SECTOR) as u64);
@@ -368,6 +407,9 @@ impl Disk {
             }
         }
         self.flush(self.mark());
+        if let Some(store) = &mut self.beside {
+            store.power_cut(rng);
+        }
     }
 
     /// Any subset of the sectors of a write arrives.

@@ -23,10 +23,11 @@ pub mod run;
 pub mod scenario;
 pub mod shape;
 pub mod spill;
+mod stores;
 pub mod suspects;
 pub mod troubles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::action::{Command, CommandId};
 use braid_array::status::{MemberState, Status};
@@ -64,6 +65,17 @@ pub struct Hang {
     pub until: Instant,
     /// Set after the administrator's patience has ended.
     pub over: bool,
+}
+
+/// What is known of the checksums of an array's members.
+#[derive(Debug, Default)]
+pub struct LocalSums {
+    /// Devices whose blocks have all been found to fit by the last check of this life.
+    pub learned: Vec<(usize, Role)>,
+    /// Devices whose stores have, or had, faults in this life.
+    pub faulty: BTreeSet<usize>,
+    /// Set if a store has just been given up.
+    pub given_up: bool,
 }
 
 /// A seed's local array, or array of arrays, with what may be read of it and what is broken.
@@ -109,8 +121,8 @@ pub struct Local {
     pub was_tight: bool,
     /// Content of blocks that have rotted, by device and first sector.
     pub rotten: BTreeMap<(usize, u64), Vec<u8>>,
-    /// Devices whose blocks have all been found to fit by the last check of this life.
-    pub learned: Vec<(usize, Role)>,
+    /// Checksums of its members.
+    pub sums: LocalSums,
     /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
     /// The device that is saved to has faults, until then.
@@ -147,7 +159,7 @@ impl Local {
             tight: Vec::new(),
             was_tight: false,
             rotten: BTreeMap::new(),
-            learned: Vec::new(),
+            sums: LocalSums::default(),
             members_changed: false,
             spill_fails: None,
             spill_failed: false,
@@ -172,6 +184,7 @@ impl Local {
         let devices = &self.world.processes[CLIENT].devices;
         self.damaged.retain(|device, _| devices[*device].disk.damaged());
         self.hangs.clear();
+        self.sums.faulty = stores::faulty(&self.disks());
         self.relax();
         self.was_tight = false;
         spill::restarted(self);

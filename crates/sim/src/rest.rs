@@ -37,8 +37,8 @@ impl Rest {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Ends the pause, since nothing else is due.
-    pub(crate) const fn is_over(&mut self) {
-        self.until = None;
+    /// Ends the pause, since nothing else is due. Returns whether there was one.
+    pub(crate) const fn is_over(&mut self) -> bool {
+        self.until.take().is_some()
     }
 }

@@ -200,7 +200,12 @@ impl World {
     pub fn carry_out(&mut self, process: usize, action: Action) {
         let Self { ground, executor, network, .. } = self;
         match action {
-            Action::Io { io, member, op } => executor.issue(ground, process, io, member, op),
+            Action::Io { io, member, op } => {
+                executor.issue(ground, process, io, (member, false), op);
+            }
+            Action::IoBeside { io, member, op } => {
+                executor.issue(ground, process, io, (member, true), op);
+            }
             Action::Abandon { io, .. } => executor.abandon(ground, process, io),
             Action::Compute { io, compute } => executor.compute(ground, process, io, compute),
             Action::Store { buf, bytes } => ground.store(process, buf, &bytes),
@@ -348,7 +353,12 @@ impl World {
 
     /// A device that answered nothing answers again.
     pub fn wake(&mut self, process: usize, device: usize) {
-        self.executor.wake(&mut self.ground, process, device);
+        self.executor.wake(&mut self.ground, process, (device, false));
+    }
+
+    /// The same, of the store beside a device.
+    pub fn wake_beside(&mut self, process: usize, device: usize) {
+        self.executor.wake(&mut self.ground, process, (device, true));
     }
 
     /// Returns whether the process waits for nothing, except for what it has given up.
@@ -359,7 +369,7 @@ impl World {
     /// I/O of a process in flight, given up or not: the device of each.
     pub fn io_of(&self, process: usize) -> impl Iterator<Item = (usize, IoOp)> {
         self.executor.of(process).filter_map(|task| match task {
-            Task::Io { device, op, .. } => Some((*device, *op)),
+            Task::Io { device, beside: false, op, .. } => Some((*device, *op)),
             _ => None,
         })
     }
@@ -427,6 +437,10 @@ impl World {
         for disk in &mut disks {
             disk.flush(disk.mark());
             disk.set_hung(false);
+            if let Some(store) = disk.beside_mut() {
+                store.flush(store.mark());
+                store.set_hung(false);
+            }
         }
         disks
     }

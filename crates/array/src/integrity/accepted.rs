@@ -13,6 +13,8 @@ use crate::format::integrity::{COPY_BYTES, IntegrityHeader, KnownCount, Superblo
 #[derive(Clone, Debug)]
 pub struct AcceptedSuperblocks {
     header: IntegrityHeader,
+    /// The other copy, as far as it may count.
+    before: Option<IntegrityHeader>,
     /// The superblock on the member.
     on_disk: SuperblockDigest,
     /// The superblock that is about to be written.
@@ -23,7 +25,7 @@ impl AcceptedSuperblocks {
     /// Goes on with a header that accepts the superblock of its member: there is nothing to write.
     #[must_use]
     pub const fn new(header: IntegrityHeader, on_disk: SuperblockDigest) -> Self {
-        Self { header, on_disk, next: None }
+        Self { header, before: None, on_disk, next: None }
     }
 
     /// Takes a superblock over that the header does not accept. All pages are marked before: these
@@ -37,7 +39,7 @@ impl AcceptedSuperblocks {
         let header = header.next([on_disk, on_disk]);
         let mut steps = all_marks(marks);
         steps.extend(flushed([written(&header)]));
-        (Self { header, on_disk, next: None }, steps)
+        (Self { header, before: None, on_disk, next: None }, steps)
     }
 
     /// Makes a new area with this header, which accepts the superblock on the member, and with
@@ -52,7 +54,7 @@ impl AcceptedSuperblocks {
         let mut steps = flushed([wipe(0), wipe(1)]);
         steps.extend(all_marks(marks));
         steps.extend(flushed([written(&header)]));
-        (Self { header, on_disk, next: None }, steps)
+        (Self { header, before: None, on_disk, next: None }, steps)
     }
 
     /// The steps that put an end to the area. Data may be written without a mark after them. The
@@ -73,7 +75,8 @@ impl AcceptedSuperblocks {
     pub fn before_superblock(&mut self, next: SuperblockDigest) -> Vec<IntegrityStep> {
         assert!(self.next.is_none(), "a superblock is being written");
         self.next = Some(next);
-        self.header = self.header.next([self.on_disk, next]);
+        let header = self.header.next([self.on_disk, next]);
+        self.before = Some(std::mem::replace(&mut self.header, header));
         let mut steps = flushed([written(&self.header)]);
         steps.extend(flushed([IntegrityWrite::Superblock]));
         steps
@@ -97,6 +100,14 @@ impl AcceptedSuperblocks {
         if let Some(next) = self.next.take() {
             self.on_disk = next;
         }
+    }
+
+    /// Returns whether the area may accept this superblock, also where the last writes of the
+    /// header have failed and may be there or not.
+    #[must_use]
+    pub fn may_accept(&self, superblock: &SuperblockDigest) -> bool {
+        let headers = std::iter::once(&self.header).chain(&self.before);
+        headers.into_iter().any(|header| header.accepts(superblock))
     }
 
     /// The header as it was written last.

@@ -24,7 +24,7 @@ mod trust;
 mod tests;
 
 pub use accepted::AcceptedSuperblocks;
-pub use found::FoundArea;
+pub use found::{FoundArea, storable};
 pub use marked::MarkedPages;
 pub use new_area::new_area;
 pub use step::{IntegrityStep, IntegrityWrite};

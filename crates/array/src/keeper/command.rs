@@ -38,6 +38,14 @@ fn reshaped(command: &Command) -> CommandAnswer {
     refuse("the array is being given another shape", next)
 }
 
+fn renew_superblocks(core: &mut Core) -> CommandAnswer {
+    if core.service.metadata_frozen() {
+        return refuse("no superblocks are written any more", "assemble the array again");
+    }
+    core.metadata.queue_superblock(true);
+    Ok(())
+}
+
 /// Takes a device that the move which is asked for next saves to.
 fn spill_command(core: &mut Core, over_arrays: bool, new: NewMember) -> CommandAnswer {
     if over_arrays || core.rules.lane_takes_spares {
@@ -84,6 +92,7 @@ impl Keeper {
                 }
                 Ok(())
             }
+            Command::RenewSuperblocks(_) => renew_superblocks(&mut self.core),
             Command::StopScrub => {
                 self.sync.stop_scrub("ended by the administrator");
                 Ok(())

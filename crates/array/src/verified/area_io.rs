@@ -1,7 +1,7 @@
 //! What is asked for beside what a machine asks for: I/O on areas, which takes pages of memory, and
 //! computations.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use slab::Slab;
@@ -11,7 +11,7 @@ use super::guard::CourseKind;
 use crate::action::{Action, Compute};
 use crate::array::Scratch;
 use crate::integrity::IntegrityWrite;
-use crate::{Buf, IoId, IoOp, MemberId};
+use crate::{Buf, Instant, IoId, IoOp, MemberId};
 
 /// Bytes of a page of memory, in which all metadata of an area are read and written.
 pub(super) const PAGE_BYTES: u32 = 4096;
@@ -38,72 +38,29 @@ pub(super) enum Flight {
     /// An operation, on its member.
     Op(usize),
     /// Checksums of blocks of an operation.
-    Sums {
-        op: usize,
-        blocks: Range<u64>,
-    },
+    Sums { op: usize, blocks: Range<u64> },
     /// A write of a course from this page of memory.
-    Write {
-        member: MemberId,
-        kind: CourseKind,
-        write: IntegrityWrite,
-        buf: Buf,
-    },
-    Flush {
-        member: MemberId,
-        kind: CourseKind,
-    },
+    Write { member: MemberId, kind: CourseKind, write: IntegrityWrite, buf: Buf },
+    /// Of the member, or of its store.
+    Flush { member: MemberId, kind: CourseKind, stored: bool },
     /// A page of the table is read into this page of memory.
-    Load {
-        member: MemberId,
-        page: u64,
-        buf: Buf,
-    },
+    Load { member: MemberId, page: u64, buf: Buf },
     /// It was read, and is looked at.
-    Loaded {
-        member: MemberId,
-        page: u64,
-        buf: Buf,
-    },
+    Loaded { member: MemberId, page: u64, buf: Buf },
     /// A whole block is read, ...
-    Block {
-        op: usize,
-        member: MemberId,
-        block: u64,
-        buf: Buf,
-    },
+    Block { op: usize, member: MemberId, block: u64, buf: Buf },
     /// ... its checksum formed, ...
-    BlockSum {
-        op: usize,
-        block: u64,
-        buf: Buf,
-    },
+    BlockSum { op: usize, block: u64, buf: Buf },
     /// ... and what was asked for of it copied, ...
-    BlockCopy {
-        op: usize,
-        buf: Buf,
-    },
+    BlockCopy { op: usize, buf: Buf },
     /// ... or what is written to it laid over it, ...
-    BlockLaid {
-        op: usize,
-        block: u64,
-        buf: Buf,
-    },
+    BlockLaid { op: usize, block: u64, buf: Buf },
     /// ... and summed.
-    LaidSum {
-        op: usize,
-        block: u64,
-        buf: Buf,
-    },
+    LaidSum { op: usize, block: u64, buf: Buf },
     /// Checksums of blocks that a comparison of the machine has confirmed.
-    Confirmed {
-        comparison: IoId,
-        sums: ConfirmedBlocks,
-    },
+    Confirmed { comparison: IoId, sums: ConfirmedBlocks },
     /// Given up: its member is gone. The memory is set aside until it is answered.
-    Nobody {
-        buf: Option<Buf>,
-    },
+    Nobody { buf: Option<Buf> },
 }
 
 impl Errand {
@@ -130,6 +87,15 @@ impl Flight {
         }
     }
 
+    /// Returns whether it was asked of what holds the area of a member.
+    const fn is_metadata(&self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Load { .. } => true,
+            Self::Flush { stored, .. } => *stored,
+            _ => false,
+        }
+    }
+
     /// Returns whether it is a computation in the memory of an operation.
     fn computes_for(&self, index: usize) -> bool {
         match self {
@@ -138,6 +104,48 @@ impl Flight {
             }
             _ => false,
         }
+    }
+}
+
+/// The stores that owe answers.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    pub(super) now: Instant,
+    /// How many, and since when the store has been silent.
+    owing: BTreeMap<MemberId, (usize, Instant)>,
+}
+
+impl Stores {
+    /// Time in which a store has to say something, as long as Linux gives a disk by default.
+    const PATIENCE_MS: u64 = 30_000;
+
+    fn asked(&mut self, member: MemberId) {
+        self.owing.entry(member).or_insert((0, self.now)).0 += 1;
+    }
+
+    pub(super) fn answered(&mut self, member: MemberId) {
+        let Some((owed, since)) = self.owing.get_mut(&member) else { return };
+        (*owed, *since) = (*owed - 1, self.now);
+        if *owed == 0 {
+            self.owing.remove(&member);
+        }
+    }
+
+    fn forget(&mut self, member: MemberId) {
+        self.owing.remove(&member);
+    }
+
+    /// Returns when a store has been silent for too long.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let since = self.owing.values().map(|(_, since)| *since).min()?;
+        Some(since.plus_millis(Self::PATIENCE_MS))
+    }
+
+    /// Returns the stores that have been.
+    pub(super) fn silent(&self) -> Vec<MemberId> {
+        let until = |since: Instant| since.plus_millis(Self::PATIENCE_MS);
+        let silent = self.owing.iter().filter(|(_, (_, since))| until(*since) <= self.now);
+        silent.map(|(member, _)| *member).collect()
     }
 }
 
@@ -152,6 +160,7 @@ pub(super) struct AreaIo {
     /// These wait for a page of memory.
     pub(super) errands: VecDeque<Errand>,
     pub(super) actions: VecDeque<Action>,
+    pub(super) stores: Stores,
 }
 
 impl AreaIo {
@@ -170,6 +179,7 @@ impl AreaIo {
             zeroes: page(0),
             errands: VecDeque::new(),
             actions: VecDeque::new(),
+            stores: Stores::default(),
         }
     }
 
@@ -188,6 +198,16 @@ impl AreaIo {
     pub(super) fn ask(&mut self, member: MemberId, op: IoOp, flight: Flight) {
         let io = self.name(flight);
         self.actions.push_back(Action::Io { io, member, op });
+    }
+
+    /// Asks what holds the area of a member for something: its store, or itself.
+    pub(super) fn ask_area(&mut self, stored: bool, member: MemberId, op: IoOp, flight: Flight) {
+        if !stored {
+            return self.ask(member, op, flight);
+        }
+        self.stores.asked(member);
+        let io = self.name(flight);
+        self.actions.push_back(Action::IoBeside { io, member, op });
     }
 
     pub(super) fn compute(&mut self, compute: Compute, flight: Flight) {
@@ -241,9 +261,24 @@ impl AreaIo {
         is_asked
     }
 
+    /// Gives up all that was asked of the store of a member.
+    pub(super) fn abandon_store(&mut self, member: MemberId) {
+        self.stores.forget(member);
+        let of_store = |errand: &Errand| !matches!(errand, Errand::Block { .. });
+        self.errands.retain(|errand| errand.member() != member || !of_store(errand));
+        for (slot, (generation, flight)) in &mut self.flights {
+            let Some(buf) = flight.on_area_of(member) else { continue };
+            if flight.is_metadata() {
+                *flight = Flight::Nobody { buf };
+                self.actions.push_back(Action::Abandon { io: id(slot, *generation), buf });
+            }
+        }
+    }
+
     /// Gives up all that was asked of a member for its area, which may never answer. Returns the
     /// operations that waited for a block of it.
     pub(super) fn abandon_area(&mut self, member: MemberId) -> Vec<usize> {
+        self.stores.forget(member);
         let mut cut_off = Vec::new();
         self.errands.retain(|errand| {
             if let Errand::Block { op, .. } = errand

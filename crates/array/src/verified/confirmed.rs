@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::blocks::{BlockRange, groups, overlap};
-use super::op::GuardedAnswer;
-use crate::action::{Checked, Compute, SUMMED_BLOCKS};
+use super::guard::Guard;
+use super::op::{GuardedAnswer, GuardedOp, OpKind};
+use crate::action::{Action, Checked, Compute, IoOp, SUMMED_BLOCKS};
 use crate::events::{ArrayEvent, SyncAction};
 use crate::{Buf, IoError, IoId, MemberId, Outcome};
 
@@ -62,8 +63,49 @@ pub(super) struct Comparisons {
 }
 
 impl Comparisons {
+    /// Checksums of blocks that fit are formed, for the guard of their member. Returns the answer
+    /// to the comparison, if these were the last.
+    pub(super) fn confirmed(
+        &mut self,
+        comparison: IoId,
+        confirmed: &ConfirmedBlocks,
+        result: Result<Outcome, IoError>,
+        guard: Option<&mut Guard>,
+    ) -> Option<GuardedAnswer> {
+        if self.summed(comparison)
+            && let Ok(Outcome::BlockSums(sums)) = result
+            && let Some(guard) = guard
+        {
+            guard.confirm(confirmed.blocks.clone(), confirmed.sums(&sums));
+        }
+        self.answer(comparison)
+    }
+
+    /// Takes note of what an action of the machine does to memory that may be compared.
+    pub(super) fn take_note(&mut self, action: &Action, read_only: bool) {
+        match action {
+            Action::Io { op: IoOp::Read { buf, .. }, .. } | Action::Store { buf, .. } => {
+                self.overwritten(*buf);
+            }
+            Action::Compute { io, compute } => self.computes(*io, compute),
+            Action::Abandon { io, .. } => self.abandon(*io),
+            // Nothing may be written.
+            Action::Notify(event) if !read_only => self.heard(event),
+            _ => {}
+        }
+    }
+
+    /// Takes note of a read, if any of its blocks are not known.
+    pub(super) fn note_read(&mut self, op: &GuardedOp) {
+        if let (OpKind::Read(read), IoOp::Read { buf, .. }) = (&op.kind, op.op)
+            && read.range.whole.clone().any(|block| read.expected(block).is_none())
+        {
+            self.read(op.member, &read.range, buf);
+        }
+    }
+
     /// Takes note of jobs that begin and end.
-    pub(super) fn heard(&mut self, event: &ArrayEvent) {
+    fn heard(&mut self, event: &ArrayEvent) {
         let compares = |action: &SyncAction| {
             matches!(action, SyncAction::Check | SyncAction::Repair | SyncAction::Resync)
         };
@@ -81,7 +123,7 @@ impl Comparisons {
     }
 
     /// Takes note of what was read from a member, if anything may be compared.
-    pub(super) fn read(&mut self, member: MemberId, range: &BlockRange, buf: Buf) {
+    fn read(&mut self, member: MemberId, range: &BlockRange, buf: Buf) {
         if self.scrubs > 0 {
             let reading = BlocksRead { member, range: range.clone(), buf };
             self.readings.insert(buf.offset, reading);
@@ -89,7 +131,7 @@ impl Comparisons {
     }
 
     /// Something else comes into this memory.
-    pub(super) fn overwritten(&mut self, buf: Buf) {
+    fn overwritten(&mut self, buf: Buf) {
         if crate::broken("read-before") {
             return;
         }
@@ -115,7 +157,7 @@ impl Comparisons {
     }
 
     /// Looks at a computation that the machine asks for.
-    pub(super) fn computes(&mut self, io: IoId, compute: &Compute) {
+    fn computes(&mut self, io: IoId, compute: &Compute) {
         if self.readings.is_empty() {
             return;
         }
@@ -135,7 +177,7 @@ impl Comparisons {
     }
 
     /// The machine gives something up that may be a comparison.
-    pub(super) fn abandon(&mut self, io: IoId) {
+    fn abandon(&mut self, io: IoId) {
         if let Some(comparison) = self.under_way.get_mut(&io) {
             comparison.abandoned = true;
         }
@@ -174,7 +216,7 @@ impl Comparisons {
     }
 
     /// A sum is formed, which counts unless the comparison was given up meanwhile.
-    pub(super) fn summed(&mut self, io: IoId) -> bool {
+    fn summed(&mut self, io: IoId) -> bool {
         let Some(comparison) = self.under_way.get_mut(&io) else { return false };
         if let Some((_, pending)) = &mut comparison.held {
             *pending -= 1;

@@ -80,6 +80,11 @@ impl Course {
         }
     }
 
+    /// A flush that was begun is one of two devices.
+    pub(super) const fn flushes_both(&mut self) {
+        self.pending += 1;
+    }
+
     /// Something that was begun is answered.
     pub(super) fn answered(&mut self, result: Result<(), IoError>) {
         self.pending -= 1;

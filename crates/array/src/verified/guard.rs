@@ -8,7 +8,7 @@ use super::cached::{CachedTable, Presence};
 use super::course::Course;
 use super::known::KnownBlocks;
 use super::rot::Rot;
-use crate::format::integrity::{AreaId, KnownCount, PAGE_BLOCKS, TablePage};
+use crate::format::integrity::{AreaId, KnownCount, PAGE_BLOCKS, SuperblockDigest, TablePage};
 use crate::integrity::found::AreaPlace;
 use crate::integrity::{AcceptedSuperblocks, FoundArea, MarkedPages};
 use crate::status::MemberIntegrity;
@@ -78,6 +78,19 @@ pub(super) enum Readiness {
     Fails(IoError),
 }
 
+/// What a guard does yet.
+#[derive(Debug)]
+enum GuardStanding {
+    Guarding,
+    /// The store has failed. Nothing is verified or noted, and what is not marked waits: first a
+    /// superblock has to be on the member that the area accepts under no circumstances.
+    Disowning(Option<Box<AcceptedSuperblocks>>),
+    /// The same, and the array writes no superblocks any more.
+    Stuck,
+    /// Nothing is verified or noted any more, and nothing waits.
+    Retired,
+}
+
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) place: AreaPlace,
@@ -96,8 +109,7 @@ pub(super) struct Guard {
     /// Operations under way.
     pub(super) ops: Vec<usize>,
     pub(super) rot: Rot,
-    /// Nothing is verified or noted any more.
-    retired: bool,
+    standing: GuardStanding,
     /// How much is known needs not be written.
     counted: bool,
 }
@@ -133,7 +145,7 @@ impl Guard {
             superblocks: VecDeque::new(),
             ops: Vec::new(),
             rot: Rot::default(),
-            retired: false,
+            standing: GuardStanding::Guarding,
             counted: read_only,
         })
     }
@@ -151,14 +163,47 @@ impl Guard {
         self.place.start + byte / SECTOR_BYTES
     }
 
+    /// Returns whether nothing is verified or noted any more.
     pub(super) const fn is_retired(&self) -> bool {
-        self.retired
+        !matches!(self.standing, GuardStanding::Guarding)
+    }
+
+    /// Returns whether nothing waits for anything, either.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.standing, GuardStanding::Retired)
+    }
+
+    /// Gives up an area whose store has failed. Returns whether a new superblock is to be written,
+    /// which the area does not accept, before data may be written without marks.
+    pub(super) fn disown(&mut self, closing: bool) -> bool {
+        // All is marked while somebody else's superblock is taken over.
+        if self.opening.is_some() || closing {
+            self.leave();
+            return false;
+        }
+        let accepted = self.accepted.take();
+        self.leave();
+        self.standing = GuardStanding::Disowning(accepted.map(Box::new));
+        true
+    }
+
+    /// A superblock is on the member, of an area that is to be disowned. Returns whether it is now.
+    pub(super) fn is_disowned_by(&mut self, superblock: Option<SuperblockDigest>) -> bool {
+        let GuardStanding::Disowning(Some(accepted)) = &self.standing else { return true };
+        superblock.is_some_and(|superblock| !accepted.may_accept(&superblock))
+    }
+
+    /// The array has failed: no superblock comes any more.
+    pub(super) fn writes_no_superblocks(&mut self) {
+        if matches!(self.standing, GuardStanding::Disowning(_)) {
+            self.standing = GuardStanding::Stuck;
+        }
     }
 
     /// Gives the area up: nothing is verified from now on, and writes wait for nothing. Called only
     /// where the header accepts no superblock that is, or will be, on the member, or all is marked.
     pub(super) fn retire(&mut self) {
-        self.retired = true;
+        self.standing = GuardStanding::Retired;
         self.accepted = None;
         if matches!(self.cleaning, Cleaning::Flushed) {
             // Nothing follows any more.
@@ -189,7 +234,7 @@ impl Guard {
 
     /// Begins the courses that are due.
     pub(super) fn begin_courses(&mut self, now: Instant, closing: bool) {
-        if self.retired || self.opening.is_some() {
+        if self.is_retired() || self.opening.is_some() {
             return;
         }
         if matches!(self.cleaning, Cleaning::Flushed) && self.marking.course.is_none() {
@@ -260,12 +305,14 @@ impl Guard {
             }
             CourseKind::Cleaning => {
                 self.cleaning = match std::mem::replace(&mut self.cleaning, Self::rests(now)) {
-                    Cleaning::Pages(course) if course.failure().is_none() && !self.retired => {
+                    Cleaning::Pages(course) if course.failure().is_none() && !self.is_retired() => {
                         Cleaning::Flushed
                     }
                     Cleaning::Pages(_) => {
                         self.marks.forget_nominated();
-                        self.retired |= closing;
+                        if closing {
+                            self.standing = GuardStanding::Retired;
+                        }
                         Self::rests(now)
                     }
                     Cleaning::Marks(_) | Cleaning::Flushed | Cleaning::Resting { .. } => {
@@ -297,8 +344,15 @@ impl Guard {
     /// Returns whether a write may begin that waits for this ticket, and for what it touches to be
     /// in memory.
     pub(super) fn readiness(&mut self, ticket: u64, pages: Range<u64>) -> Readiness {
-        if self.retired {
+        if self.is_over() {
             Readiness::Ready
+        } else if self.is_retired() {
+            match self.standing {
+                _ if ticket <= self.marking.done => Readiness::Ready,
+                GuardStanding::Stuck => Readiness::Fails(IoError::GONE),
+                _ if crate::broken("disown-first") => Readiness::Ready,
+                _ => Readiness::Waits,
+            }
         } else if self.opening.is_some() {
             Readiness::Waits
         } else if ticket > self.marking.done && !crate::broken("sum-mark") {
@@ -358,7 +412,7 @@ impl Guard {
     /// Returns whether the checksum of a block is known, or cannot be taken in.
     pub(super) fn needs_no_sum(&mut self, block: u64) -> bool {
         let page = block / PAGE_BLOCKS;
-        self.retired || !self.has(page..page + 1) || self.table.get(block).is_some()
+        self.is_retired() || !self.has(page..page + 1) || self.table.get(block).is_some()
     }
 
     /// Takes checksums of some of these blocks, which are on the member as they are to be. Its
@@ -368,7 +422,7 @@ impl Guard {
         let area = self.place.area;
         let sectors = area.block(blocks.start).start..area.block(blocks.end - 1).end;
         let pages = area.pages_of(sectors.clone());
-        if self.retired || !self.has(pages.clone()) {
+        if self.is_retired() || !self.has(pages.clone()) {
             return;
         }
         self.begin_write(sectors.clone());
@@ -381,8 +435,8 @@ impl Guard {
         MemberIntegrity {
             member,
             blocks: self.place.area.blocks(),
-            known_blocks: if self.retired { None } else { self.table.known() },
-            is_verified: !self.retired,
+            known_blocks: if self.is_retired() { None } else { self.table.known() },
+            is_verified: !self.is_retired(),
             mismatches: self.rot.mismatches(),
             healed: self.rot.healed(),
         }
@@ -397,13 +451,13 @@ impl Guard {
     }
 
     fn clears_marks(&self) -> bool {
-        self.marks.clearable() && !self.retired && self.opening.is_none()
+        self.marks.clearable() && !self.is_retired() && self.opening.is_none()
     }
 
     /// Returns whether nothing is under way, but for operations that were given up.
     pub(super) fn is_at_rest(&self) -> bool {
         let rests = matches!(self.cleaning, Cleaning::Resting { .. });
-        let waits = !self.marking.next.is_empty() && !self.marking.stalled && !self.retired;
+        let waits = !self.marking.next.is_empty() && !self.marking.stalled && !self.is_retired();
         rests
             && self.opening.is_none()
             && self.superblock.is_none()
@@ -413,7 +467,7 @@ impl Guard {
 
     /// Returns whether nothing is to be written any more, of an array that has stopped.
     pub(super) const fn is_clean(&self) -> bool {
-        self.retired || self.counted && !self.marks.clearable()
+        self.is_retired() || self.counted && !self.marks.clearable()
     }
 }
 
@@ -433,7 +487,9 @@ mod tests {
         marks.clear(0);
         let start = area.start(2048).expect("a place");
         let version = Version::V1_2;
-        let place = AreaPlace { area, start, data_offset: 2048, superblock: 8, version };
+        let superblock = 8;
+        let place =
+            AreaPlace { area, stored: false, start, data_offset: 2048, superblock, version };
         let found = FoundArea { place, header, on_disk, marks, foreign: false };
         Guard::new(found, false).expect("one that is trusted")
     }

@@ -9,6 +9,7 @@ use crate::figures::MemberFigures;
 use crate::grow::has_checksums;
 use crate::integrity::FoundArea;
 use crate::request::{Full, Request};
+use crate::stack::Stack;
 use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
@@ -27,6 +28,9 @@ pub struct IntegrityMachine<M> {
     stop: StopProgress,
     removals: Vec<HeldRemoval>,
 }
+
+/// Ids from here on are those of commands that are given here, for the member of that number.
+const RENEWALS: u64 = u64::MAX - u16::MAX as u64;
 
 /// Progress of a stop.
 #[derive(Debug)]
@@ -89,6 +93,11 @@ impl<M: BlockMachine> IntegrityMachine<M> {
     /// Takes members as far as they go, and passes answers in, until none comes.
     fn pass(&mut self) {
         self.checks.advance();
+        for member in std::mem::take(&mut self.checks.renewals) {
+            let id = CommandId(RENEWALS + u64::from(member.0));
+            let command = Command::RenewSuperblocks(member);
+            self.inner.handle(self.checks.now, Event::Command { id, command });
+        }
         while let Some((io, result)) = self.checks.answers.pop_front() {
             self.inner.handle(self.checks.now, Event::Done { io, result });
             self.checks.advance();
@@ -97,6 +106,13 @@ impl<M: BlockMachine> IntegrityMachine<M> {
 
     fn take_action(&mut self, action: Action) {
         match &action {
+            Action::Reply { id, result } if id.0 >= RENEWALS => {
+                if result.is_err() {
+                    let asked = id.0 - RENEWALS;
+                    self.checks.superblocks_over(|member| u64::from(member.0) == asked);
+                }
+                return;
+            }
             Action::Reply { id, result } => {
                 let id = *id;
                 if result.is_ok() && matches!(self.stop, StopProgress::Asked(asked) if asked == id)
@@ -118,6 +134,14 @@ impl<M: BlockMachine> IntegrityMachine<M> {
             Action::Notify(event) => {
                 if let Some(member) = lost(event) {
                     self.checks.lose(member);
+                }
+                match event {
+                    ArrayEvent::ArrayFailed => self.checks.superblocks_over(|_| true),
+                    ArrayEvent::Within { array, event } if **event == ArrayEvent::ArrayFailed => {
+                        let number = array.array_number();
+                        self.checks.superblocks_over(|leaf| Some(Stack::locate(leaf).0) == number);
+                    }
+                    _ => {}
                 }
             }
             _ => {}

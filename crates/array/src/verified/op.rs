@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::blocks::{BlockRange, overlap};
+use crate::format::integrity::SuperblockDigest;
 use crate::{IoError, IoId, IoOp, MemberId, Outcome};
 
 /// An operation that was asked for.
@@ -26,6 +27,7 @@ pub(super) enum OpKind {
     /// A superblock, once the header accepts it.
     Superblock {
         issued: bool,
+        digest: Option<SuperblockDigest>,
     },
 }
 

@@ -12,7 +12,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::served::{Served, find_member};
 use crate::member::{self, MemberFile, Mode, Signature};
-use crate::system::describe;
+use crate::system::{describe, random_uuid};
 
 /// A superblock does not fit into less room than this beside the data. The exact need is known to
 /// the array, which is asked last.
@@ -282,17 +282,4 @@ pub(super) fn split() -> Refusal {
     let reason = "is split from the array: each side went on alone, and what this one took \
                   meanwhile is nowhere else";
     Refusal::new(reason, "look at it with braid cat; to overwrite it, use --force")
-}
-
-/// A random UUID (version 4) for a new superblock.
-pub(super) fn random_uuid() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-    }
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(bytes)
 }

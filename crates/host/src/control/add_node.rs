@@ -12,11 +12,11 @@ use braid_cluster::ids::NodeId;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
-use super::add::{random_uuid, split};
+use super::add::split;
 use super::served::Served;
 use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
-use crate::system::refused_by_system;
+use crate::system::{random_uuid, refused_by_system};
 
 /// Number of times a node is asked whether it has closed the session that made the volume.
 const FREE_TRIES: u32 = 50;

@@ -81,7 +81,7 @@ impl Member {
         let shared = overlaid || member.part.is_some() || is_nbd(&member.path);
         let MemberFile { file, path, backend, overlay, lost, below: _below, .. } = member;
         let reader = backend.map(|backend| backends.reader(backend));
-        let overlay = overlay.map(Arc::new);
+        let overlay = overlay.map(|overlay| Arc::new(*overlay));
         let file = Arc::new(file);
         Self {
             file,

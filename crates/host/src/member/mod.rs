@@ -67,9 +67,11 @@ pub struct MemberFile {
     /// Devices and files below it, kept open for the locks on them.
     pub below: Vec<LockedFile>,
     /// Overlay for its changes, if any.
-    pub(crate) overlay: Option<Overlay>,
+    pub(crate) overlay: Option<Box<Overlay>>,
     /// Ranges of its file that count as unreadable.
     pub(crate) lost: Option<Arc<MapFile>>,
+    /// Store beside it, which holds its checksums.
+    pub(crate) beside: Option<Box<Self>>,
 }
 
 /// Memory for O_DIRECT: zeroed, at a multiple of 4096.
@@ -121,6 +123,7 @@ impl MemberFile {
             below: Vec::new(),
             overlay: None,
             lost: None,
+            beside: None,
         }
     }
 

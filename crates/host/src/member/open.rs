@@ -71,7 +71,7 @@ pub fn open(path: &Path, mode: Mode<'_>, exclusive: bool) -> Result<MemberFile, 
         }
     }
     if let Mode::Overlay(dir) = mode {
-        member.overlay = Some(Overlay::open(dir, &member)?);
+        member.overlay = Some(Box::new(Overlay::open(dir, &member)?));
     }
     Ok(member)
 }
@@ -186,7 +186,7 @@ impl MemberFile {
     /// # Errors
     /// When that cannot be read, or is not of this member as it is now.
     pub fn through(mut self, dir: &Path) -> Result<Self, OpenError> {
-        self.overlay = Overlay::look(dir, &self)?;
+        self.overlay = Overlay::look(dir, &self)?.map(Box::new);
         Ok(self)
     }
 }

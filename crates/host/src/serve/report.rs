@@ -98,6 +98,9 @@ fn about(event: &ArrayEvent) -> Option<About> {
             let fault = Fault { sector: Some(sector), errno: None };
             about(Level::ERROR, "checksum mismatch", Some(member), fault)
         }
+        ArrayEvent::ChecksumsGivenUp { member, fault } => {
+            about(Level::ERROR, "checksums given up", Some(member), fault.unwrap_or_default())
+        }
         ArrayEvent::MemberFull { member, fault } => {
             about(Level::ERROR, "member full", Some(member), fault)
         }
@@ -183,10 +186,8 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
         ArrayEvent::ChecksumMismatch { member: id, sector, sectors } => {
             format!("{}: sectors {sector}+{sectors} do not fit their checksum", member(id))
         }
-        ArrayEvent::MemberFull { member: id, fault } => {
-            let next = "make room there; the write was refused, and the member stays";
-            format!("{} has no room{}; {next}", member(id), place(fault))
-        }
+        ArrayEvent::ChecksumsGivenUp { member: id, fault } => given_up(&member(id), fault),
+        ArrayEvent::MemberFull { member: id, fault } => full(&member(id), fault),
         ArrayEvent::MemberSlow { member: id, ms, others_ms } => {
             let next = "look at its storage and its link: writes wait for it";
             let device = member(id);
@@ -235,6 +236,22 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
             }
         }
     })
+}
+
+/// Returns the line for a member that has no room.
+fn full(member: &str, fault: Fault) -> String {
+    let next = "make room there; the write was refused, and the member stays";
+    format!("{member} has no room{}; {next}", place(fault))
+}
+
+/// Returns the line for checksums of a member whose store fails.
+fn given_up(member: &str, fault: Option<Fault>) -> String {
+    let why = fault.map_or_else(String::new, |fault| format!("fails{}", place(fault)));
+    let why = if fault.is_some() { &why } else { "does not answer" };
+    format!(
+        "{member}: the store of its checksums {why}; its data are not verified until the array is \
+         assembled again, with the store mended or another one"
+    )
 }
 
 /// Returns the line for so many sectors that a repair made of parity which nothing confirms.

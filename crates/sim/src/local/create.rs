@@ -113,7 +113,7 @@ fn begin_log(superblock: &Superblock, disk: &mut Disk) {
 
 /// Checksums of which none is known.
 fn begin_sums(scenario: &Scenario, superblock: &Superblock, disk: &mut Disk, rng: &mut Rng) {
-    if !scenario.sums {
+    if !scenario.sums || scenario.stores {
         return;
     }
     let bytes = disk.bytes(superblock.super_offset, 4096).expect("a device is longer");

@@ -113,6 +113,13 @@ impl Local {
                 return Err(Failure(format!("a false alarm: {event:?}")));
             }
         }
+        if let ArrayEvent::ChecksumsGivenUp { member, .. } = *event {
+            let fails = |device| self.sums.faulty.contains(&device);
+            if !self.device(member).is_some_and(fails) {
+                return Err(Failure(format!("given up for nothing: {event:?}")));
+            }
+            self.sums.given_up = true;
+        }
         let mut part = self.parts.top_mut();
         let mut told = event;
         if let ArrayEvent::Within { array, event } = event {

@@ -28,6 +28,8 @@ pub struct Part {
     pub shape: Shape,
     /// The device that what is moved in place is saved to, once there was one.
     pub spill: Option<usize>,
+    /// The stores of checksums are not named when it is started.
+    pub forgets_stores: bool,
     /// The device that the journal was made on.
     pub journal: Option<usize>,
     /// The scenario that it was created by.
@@ -52,6 +54,7 @@ impl Part {
             shape: Shape::of(&scenario)?,
             asked: None,
             spill: None,
+            forgets_stores: false,
             journal: scenario
                 .has_journal()
                 .then_some(usize::from(scenario.members + scenario.spares)),

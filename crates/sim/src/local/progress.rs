@@ -1,11 +1,9 @@
 //! The progress of a local array: a machine is started, the next thing happens, a reply comes.
 
+use braid_array::BlockMachine;
 use braid_array::action::{Command, CommandId};
-use braid_array::assemble::Config;
 use braid_array::events::SyncAction;
-use braid_array::integrity::FoundArea;
 use braid_array::verified::IntegrityMachine;
-use braid_array::{BlockMachine, MemberId};
 
 use crate::disk::Disk;
 use crate::local::assembly::{self, Attached, How, Memory, Refusal};
@@ -13,6 +11,7 @@ use crate::local::nested;
 use crate::local::part::Parts;
 use crate::local::scenario::Scenario;
 use crate::local::spill;
+use crate::local::stores;
 use crate::local::troubles;
 use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
 use crate::report::Failure;
@@ -41,31 +40,12 @@ fn build(
         Err(why) if !how.read_only => spill::go_on(disks, part, how, memory.rng, why)?,
         other => other?,
     };
-    let sums = areas(&config, &attached, disks)?;
+    let sums = stores::areas(&config, &attached, disks, part, how, memory)?;
     let array = memory.start(config)?;
     if sums.is_empty() {
         return Ok((Box::new(array), attached));
     }
     Ok((Box::new(IntegrityMachine::new(array, sums, memory.take_for_sums())), attached))
-}
-
-/// The integrity areas of members.
-fn areas(
-    config: &Config,
-    attached: &Attached,
-    disks: &[Disk],
-) -> Result<Vec<(MemberId, FoundArea)>, Refusal> {
-    let mut areas = Vec::new();
-    for (id, member) in config.member_ids().zip(&config.members) {
-        let Some((_, device)) = attached.iter().find(|(other, _)| *other == id) else { continue };
-        let disk = &disks[*device];
-        let read = |sector, bytes| disk.bytes(sector, bytes);
-        let found = FoundArea::read(&member.superblock, disk.sectors(), read);
-        if let Some(area) = found.map_err(|why| Refusal::flat(&why))? {
-            areas.push((id, area));
-        }
-    }
-    Ok(areas)
 }
 
 /// A world with a machine on these devices, of which nothing was carried out yet. A refused start

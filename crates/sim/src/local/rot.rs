@@ -61,7 +61,7 @@ pub(super) fn strike(local: &mut Local, disks: &mut [Disk]) {
 /// Checks, at the end of a life that no loss of power ends, that a complete check leaves no rot on
 /// members.
 pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
-    local.learned.clear();
+    local.sums.learned.clear();
     let learns = local.scenario.sums && local.rng.percent(25);
     if local.rotten.is_empty() && !learns || local.excess {
         return Ok(());
@@ -98,7 +98,8 @@ pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
     local.rotten.extend(left);
     let fits = [status.mismatch_sectors, Some(status.uncompared_sectors)];
     if is_complete && status.unreadable_sectors == 0 && fits == [Some(0); 2] {
-        local.learned = holders;
+        let works = |(device, _): &(usize, Role)| !local.sums.faulty.contains(device);
+        local.sums.learned = holders.into_iter().filter(works).collect();
     }
     Ok(())
 }
@@ -106,14 +107,14 @@ pub(super) fn is_healed(local: &mut Local) -> Result<(), Failure> {
 /// Checks, after a stop, that all is known that a complete check has found to fit, and that as many
 /// blocks are known as was noted.
 pub(super) fn is_known(local: &mut Local, disks: &[Disk]) -> Result<(), Failure> {
-    let learned = std::mem::take(&mut local.learned);
+    let learned = std::mem::take(&mut local.sums.learned);
     // Members that have no room do not take their marks either.
     if !local.scenario.sums || local.scenario.excess || local.lost_in_doubt {
         return Ok(());
     }
     for (device, disk) in disks.iter().enumerate() {
         let Some((superblock, area)) = area(device, disk) else { continue };
-        let read = |sector, bytes| disk.bytes(sector, bytes);
+        let read = |sector, bytes| disk.beside().unwrap_or(disk).bytes(sector, bytes);
         let known: BTreeSet<u64> = area.known(read).collect();
         let is_whole = superblock.data_size % 8 == 0;
         local.note(&[81, device as u64, known.len() as u64], || {
@@ -181,7 +182,7 @@ fn is_whole(superblock: &Superblock) -> bool {
 
 /// The sectors of the blocks of a device whose checksums are known.
 fn known(device: usize, disk: &Disk) -> Vec<u64> {
-    let read = |sector, bytes| disk.bytes(sector, bytes);
+    let read = |sector, bytes| disk.beside().unwrap_or(disk).bytes(sector, bytes);
     area(device, disk).map_or_else(Vec::new, |(_, area)| area.known(read).collect())
 }
 
@@ -189,7 +190,13 @@ fn known(device: usize, disk: &Disk) -> Vec<u64> {
 fn area(device: usize, disk: &Disk) -> Option<(Superblock, FoundArea)> {
     let read = |sector, bytes| disk.bytes(sector, bytes);
     let superblock = assembly::candidate(device, disk).superblock.ok()?;
-    let area = FoundArea::read(&superblock, disk.sectors(), read).ok()??;
+    let area = match disk.beside() {
+        None => FoundArea::read(&superblock, disk.sectors(), read),
+        Some(store) => {
+            FoundArea::stored(&superblock, read, |sector, bytes| store.bytes(sector, bytes))
+        }
+    };
+    let area = area.ok()??;
     Some((superblock, area))
 }
 

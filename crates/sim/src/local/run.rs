@@ -15,6 +15,7 @@ use crate::local::past::Snapshot;
 use crate::local::progress::{restart, start, step};
 use crate::local::rot;
 use crate::local::scenario::Scenario;
+use crate::local::stores::{self, StoreTroubles};
 use crate::local::troubles;
 use crate::local::{BUFFERS, CLIENT, Local, SLOT_BYTES};
 use crate::report::{Failure, Options, Report, run_caught};
@@ -140,6 +141,7 @@ fn reassemble(local: &mut Local, mut disks: Vec<Disk>) -> Result<(), Failure> {
     for disk in disks.iter_mut().filter(|disk| disk.gone()) {
         disk.set_gone(!local.rng.percent(60));
     }
+    stores::mend(local, &mut disks);
     let forced = restart(local, disks, None)?;
     if forced {
         local.note(&[61], || "started by force".to_owned());
@@ -175,6 +177,7 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
     // Some are shorter than the time until memory is given back, some longer than a page is dirty.
     let mut rest = Rest::draw(&mut local.rng.aside(2), requests, 2_000..=40_000);
     let mut growth = Growth::draw(&local.scenario, local.rng.aside(4), requests);
+    let mut stores = StoreTroubles::draw(local, requests);
     let requests = requests + growth.requests();
     if growth.comes() {
         cut_in = None;
@@ -199,8 +202,10 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
             }
         }
         growth.drive(local, submitted);
+        stores.drive(local, submitted);
         workload.resize(growth.limit(local.judge.oracle.sectors()));
         cut_in = growth.draw_cut(local, crash).or(cut_in);
+        cut_in = stores.draw_cut(local, crash).or(cut_in);
         let rests = rest.is_now(local.world.now(), submitted);
         while !rests && submitted < requests && local.submit(&mut workload)? {
             submitted += 1;
@@ -224,7 +229,7 @@ fn live(local: &mut Local, crash: bool, last: bool) -> Result<(), Failure> {
         if step(local)? {
             continue;
         }
-        rest.is_over();
+        stores.after(rest.is_over(), local, submitted);
         if local.in_flight() == 0 && submitted == requests {
             return Ok(());
         }

@@ -83,6 +83,8 @@ pub struct Scenario {
     pub spills: bool,
     /// Members have checksums.
     pub sums: bool,
+    /// Checksums are in stores beside the members.
+    pub stores: bool,
 }
 
 /// Level, layout, members, chunk and used part of each member.
@@ -180,13 +182,17 @@ impl Scenario {
         }
     }
 
-    /// Draws whether members have checksums: behind the data, where superblocks are not. The
+    /// Draws whether members have checksums: behind the data, where superblocks are not, or in
+    /// stores. The
     /// generator is one of its own: seeds without are unchanged.
     pub fn draw_sums(&mut self, mut own: Rng) {
         let has_place = matches!(self.version, Version::V1_1 | Version::V1_2);
         let changes = self.grows || self.spills;
-        self.sums = own.percent(35) && has_place && self.tolerance() > 0 && !changes;
-        if self.sums {
+        let wanted = own.percent(35);
+        self.stores = own.percent(40) && self.version != Version::V0_90;
+        self.sums = wanted && (has_place || self.stores) && self.tolerance() > 0 && !changes;
+        self.stores &= self.sums;
+        if self.sums && !self.stores {
             let largest = self.data_sectors.iter().copied().max().unwrap_or(0);
             let area = IntegrityArea::new(largest).map_or(0, IntegrityArea::sectors);
             self.slack_sectors += area + BLOCK_SECTORS;
@@ -261,6 +267,7 @@ impl Scenario {
             grows: false,
             spills: false,
             sums: false,
+            stores: false,
         }
     }
 

@@ -15,6 +15,7 @@ use super::votes;
 use super::work::{Task, Work};
 use crate::compute;
 use crate::device_io;
+use crate::disk::Disk;
 use crate::fault::Mutation;
 
 /// The work that processes wait for, all of it in one table.
@@ -63,11 +64,12 @@ impl Executor {
         ground: &mut Ground,
         process: usize,
         io: IoId,
-        member: MemberId,
+        (member, beside): (MemberId, bool),
         op: IoOp,
     ) {
         ground.note(&[10, process as u64, io.0], || {
-            format!("process {process} device {} {op:?} (io {})", member.0, io.0)
+            let beside = if beside { "beside " } else { "" };
+            format!("process {process} {beside}device {} {op:?} (io {})", member.0, io.0)
         });
         let fault = match op {
             IoOp::Read { .. } | IoOp::Flush => None,
@@ -81,7 +83,8 @@ impl Executor {
             ground.fault(process, &format!("I/O on device {}, which is not open", member.0));
             return;
         };
-        let mark = ground.processes[process].devices[device].disk.mark();
+        let disk = ground.processes[process].disk_mut(device, beside);
+        let mark = disk.map_or(0, |disk| disk.mark());
         let claims = match op {
             IoOp::Read { buf, .. } => {
                 // A plan of an array may read the same sectors to the same place twice.
@@ -92,7 +95,7 @@ impl Executor {
             IoOp::Write { buf, .. } => vec![ground.claim(process, buf, Use::Read, "a write")],
             _ => Vec::new(),
         };
-        let task = Task::Io { device, op, mark, abandoned: false };
+        let task = Task::Io { device, beside, op, mark, abandoned: false };
         let longest = ground.profile.disk_nanos;
         self.wait_for(ground, longest, Work { process, io, claims, task });
     }
@@ -130,14 +133,14 @@ impl Executor {
             ground.processes[process].claims.release(id);
         }
         let event = match task {
-            Task::Io { device, op, mark, abandoned } => {
+            Task::Io { device, beside, op, mark, abandoned } => {
                 if let IoOp::Read { buf, .. } = op
                     && abandoned
                 {
                     // Nobody may see what it brings.
                     ground.processes[process].bytes(buf).fill(POISON);
                 }
-                let result = perform(ground, process, device, op, mark).map(|()| Outcome::Done);
+                let result = perform(ground, process, (device, beside), op, mark);
                 ground.signs.durable += u64::from(matches!(
                     op,
                     IoOp::Flush
@@ -203,9 +206,12 @@ impl Executor {
                 ground.processes[process].note(name, *at, &bytes[..done]);
                 continue;
             }
-            let Task::Io { device, op, .. } = work.task else { continue };
-            let Process { arena, devices, .. } = &mut ground.processes[process];
-            device_io::interrupt(&mut devices[device].disk, op, arena, &mut ground.rng);
+            let Task::Io { device, beside, op, .. } = work.task else { continue };
+            let arena = std::mem::take(&mut ground.processes[process].arena);
+            if let Some(disk) = ground.processes[process].disk_mut(device, beside) {
+                device_io::interrupt(disk, op, &arena, &mut ground.rng);
+            }
+            ground.processes[process].arena = arena;
         }
     }
 
@@ -222,8 +228,15 @@ impl Executor {
     }
 
     /// A device that answered nothing answers again.
-    pub(super) fn wake(&mut self, ground: &mut Ground, process: usize, device: usize) {
-        ground.processes[process].devices[device].disk.set_hung(false);
+    pub(super) fn wake(
+        &mut self,
+        ground: &mut Ground,
+        process: usize,
+        (device, beside): (usize, bool),
+    ) {
+        if let Some(disk) = ground.processes[process].disk_mut(device, beside) {
+            disk.set_hung(false);
+        }
         for slot in std::mem::take(&mut self.stalled) {
             if self.stalls(ground, slot) {
                 self.stalled.push(slot);
@@ -235,10 +248,12 @@ impl Executor {
     }
 
     fn stalls(&self, ground: &Ground, slot: usize) -> bool {
-        let Some(Work { process, task: Task::Io { device, .. }, .. }) = &self.work[slot] else {
+        let Some(Work { process, task: Task::Io { device, beside, .. }, .. }) = &self.work[slot]
+        else {
             return false;
         };
-        ground.processes[*process].devices[*device].disk.hung()
+        let disk = &ground.processes[*process].devices[*device].disk;
+        if *beside { disk.beside().is_some_and(Disk::hung) } else { disk.hung() }
     }
 
     /// The process that waits for this.
@@ -329,17 +344,22 @@ fn perform_compute(ground: &mut Ground, process: usize, mut compute: Compute) ->
 fn perform(
     ground: &mut Ground,
     process: usize,
-    device: usize,
+    (device, beside): (usize, bool),
     op: IoOp,
     mark: u64,
-) -> Result<(), IoError> {
+) -> Result<Outcome, IoError> {
     let Ground { processes, profile, journal_sectors, rng, .. } = ground;
     let Process { devices, arena, .. } = &mut processes[process];
     let Device { disk, counts, replay, .. } = &mut devices[device];
+    if beside {
+        let Some(store) = disk.beside_mut() else { return Err(IoError::GONE) };
+        device_io::perform(store, op, mark, arena, profile, rng)?;
+        return Ok(Outcome::Done);
+    }
     let journal = disk.sectors().saturating_sub(*journal_sectors);
     let stores = replay.stores(op, journal);
     if stores && profile.mutation == Some(Mutation::LoseReplay) {
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     counts.note(op);
     match (op, profile.mutation) {
@@ -347,9 +367,9 @@ fn perform(
         (IoOp::Flush, Some(Mutation::EarlyTrim)) if *journal_sectors > 0 => {
             disk.flush_only(mark, journal..u64::MAX);
         }
-        _ => return device_io::perform(disk, op, mark, arena, profile, rng),
+        _ => device_io::perform(disk, op, mark, arena, profile, rng)?,
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// A witness notes all but the view.

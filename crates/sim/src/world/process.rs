@@ -201,6 +201,12 @@ impl Process {
         self.devices.iter().position(|device| device.open == Some(member))
     }
 
+    /// A device, or the store beside it, if there is one.
+    pub fn disk_mut(&mut self, device: usize, beside: bool) -> Option<&mut Disk> {
+        let disk = &mut self.devices[device].disk;
+        if beside { disk.beside_mut() } else { Some(disk) }
+    }
+
     /// Puts a volume into the store.
     pub fn keep(&mut self, name: &str, disk: Disk) {
         self.volumes.insert(name.to_owned(), self.devices.len());

@@ -20,6 +20,8 @@ pub(super) enum Task {
     Io {
         /// The number of the process's device.
         device: usize,
+        /// The store beside that is meant.
+        beside: bool,
         op: IoOp,
         /// The cache's mark when a flush was issued.
         mark: u64,

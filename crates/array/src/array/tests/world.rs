@@ -232,7 +232,8 @@ impl World {
                 }
                 Action::Notify(event) => self.events.push(event),
                 Action::Abandon { io, .. } => self.abandoned.push(io),
-                Action::Load { .. }
+                Action::IoBeside { .. }
+                | Action::Load { .. }
                 | Action::Use { .. }
                 | Action::GiveBack { .. }
                 | Action::Fabric(_)

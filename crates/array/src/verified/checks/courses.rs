@@ -37,7 +37,14 @@ impl Checks {
                     self.io.errands.push_back(Errand::Write { member, kind, write });
                 }
                 CourseNext::Flush => {
-                    self.io.ask(member, IoOp::Flush, Flight::Flush { member, kind });
+                    let flush = |stored| Flight::Flush { member, kind, stored };
+                    if guard.place.stored {
+                        if let Some(course) = guard.course(kind) {
+                            course.flushes_both();
+                        }
+                        self.io.ask_area(true, member, IoOp::Flush, flush(true));
+                    }
+                    self.io.ask(member, IoOp::Flush, flush(false));
                 }
                 CourseNext::Wait => return false,
                 CourseNext::Over => {

@@ -4,6 +4,7 @@ use super::Checks;
 use crate::action::{Action, Compute, IoError, IoOp, Outcome};
 use crate::format::integrity::TablePage;
 use crate::integrity::IntegrityWrite;
+use crate::integrity::found::AreaPlace;
 use crate::verified::area_io::{Errand, Flight, PAGE_BYTES};
 use crate::verified::guard::CourseKind;
 use crate::verified::op::OpKind;
@@ -19,7 +20,8 @@ impl Checks {
                     let guard = &self.guards[&member];
                     let sector = guard.sector(guard.place.area.page_at(page));
                     let read = IoOp::Read { sector, buf };
-                    self.io.ask(member, read, Flight::Load { member, page, buf });
+                    let stored = guard.place.stored;
+                    self.io.ask_area(stored, member, read, Flight::Load { member, page, buf });
                 }
                 Errand::Block { op, block, .. } => self.read_block(op, block, buf),
             }
@@ -29,7 +31,7 @@ impl Checks {
     /// Writes metadata of an area.
     fn write(&mut self, member: MemberId, kind: CourseKind, write: IntegrityWrite, buf: Buf) {
         let Some(guard) = self.guards.get_mut(&member) else { return self.io.give(buf) };
-        let area = guard.place.area;
+        let AreaPlace { area, stored, .. } = guard.place;
         let (byte, bytes) = match &write {
             IntegrityWrite::Header { copy, bytes } => {
                 let mut bytes = bytes.clone();
@@ -56,7 +58,20 @@ impl Checks {
         let fua = guard.course(kind).is_some_and(|course| course.is_fua());
         let op = IoOp::Write { sector: guard.sector(byte), buf, fua, fill: false };
         self.io.actions.push_back(Action::Store { buf, bytes });
-        self.io.ask(member, op, Flight::Write { member, kind, write, buf });
+        self.io.ask_area(stored, member, op, Flight::Write { member, kind, write, buf });
+    }
+
+    /// Something was asked of what holds the area of a member, and is answered. Returns whether the
+    /// area is given up because of that.
+    fn store_answered(&mut self, member: MemberId, error: Option<IoError>) -> bool {
+        if self.guards.get(&member).is_none_or(|guard| !guard.place.stored) {
+            return false;
+        }
+        self.io.stores.answered(member);
+        if error.is_some() {
+            self.give_up_store(member, error);
+        }
+        error.is_some()
     }
 
     /// Takes an answer.
@@ -75,15 +90,25 @@ impl Checks {
                 {
                     guard.table.unwritten(*page as u64);
                 }
-                self.course_answered(member, kind, result.map(drop));
+                if !self.store_answered(member, result.err()) {
+                    self.course_answered(member, kind, result.map(drop));
+                }
             }
-            Flight::Flush { member, kind } => {
-                self.course_answered(member, kind, result.map(drop));
+            Flight::Flush { member, kind, stored } => {
+                if !stored || !self.store_answered(member, result.err()) {
+                    self.course_answered(member, kind, result.map(drop));
+                }
             }
-            Flight::Load { member, page, buf } if result.is_ok() => {
-                self.io.load(buf, Flight::Loaded { member, page, buf });
+            Flight::Load { member, page, buf } => {
+                self.store_answered(member, None);
+                if result.is_ok() {
+                    self.io.load(buf, Flight::Loaded { member, page, buf });
+                } else {
+                    self.io.give(buf);
+                    self.table_page(member, page, TablePage::unknown());
+                }
             }
-            Flight::Load { member, page, buf } | Flight::Loaded { member, page, buf } => {
+            Flight::Loaded { member, page, buf } => {
                 self.io.give(buf);
                 self.table_page(member, page, TablePage::unknown());
             }
@@ -102,7 +127,12 @@ impl Checks {
                     self.laid(op, block, sum);
                 }
             }
-            Flight::Confirmed { comparison, sums } => self.confirmed(comparison, &sums, result),
+            Flight::Confirmed { comparison, sums } => {
+                let guard = self.guards.get_mut(&sums.member);
+                let answer = self.comparisons.confirmed(comparison, &sums, result, guard);
+                self.answers.extend(answer);
+                self.due.insert(sums.member);
+            }
             Flight::Nobody { buf } => buf.into_iter().for_each(|buf| self.io.give(buf)),
             Flight::BlockCopy { op, buf } => {
                 self.io.give(buf);

@@ -50,6 +50,8 @@ pub(super) struct Checks {
     woken: VecDeque<usize>,
     /// The machine has stopped: marks are cleared at once.
     closing: bool,
+    /// Members that are to have another superblock, whatever that says.
+    pub(super) renewals: Vec<MemberId>,
 }
 
 impl Checks {
@@ -75,22 +77,27 @@ impl Checks {
             stored: BTreeMap::new(),
             answers: VecDeque::new(),
             closing: false,
+            renewals: Vec::new(),
         }
     }
 
     /// Tells the time.
     pub(super) fn at(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        self.io.stores.now = self.now;
     }
 
     /// Looks at all members: some of their marks may be due.
     pub(super) fn tick(&mut self) {
+        for member in self.io.stores.silent() {
+            self.give_up_store(member, None);
+        }
         self.due.extend(self.guards.keys());
     }
 
     /// Takes an action of the machine.
     pub(super) fn take(&mut self, action: Action) {
-        self.note(&action);
+        self.comparisons.take_note(&action, self.read_only);
         match action {
             Action::Io { io, member, op } if self.guards.contains_key(&member) => {
                 self.take_io(io, member, op);
@@ -119,7 +126,7 @@ impl Checks {
         };
         let is_superblock = matches!(op, IoOp::Write { .. }) && sector == guard.place.superblock;
         match guard.data(sector, sectors) {
-            _ if guard.is_retired() => self.io.actions.push_back(Action::Io { io, member, op }),
+            _ if guard.is_over() => self.io.actions.push_back(Action::Io { io, member, op }),
             _ if is_superblock => self.take_superblock(io, member, op),
             None => self.io.actions.push_back(Action::Io { io, member, op }),
             Some(data) if matches!(op, IoOp::Read { .. }) => self.take_read(io, member, op, data),
@@ -136,7 +143,7 @@ impl Checks {
         let is_issued = match &op.kind {
             OpKind::Read(read) => read.stage != ReadStage::Waiting,
             OpKind::Write(write) => write.issued,
-            OpKind::Superblock { issued } => *issued,
+            OpKind::Superblock { issued, .. } => *issued,
         };
         let buf = op.op.buf();
         let member = op.member;
@@ -205,7 +212,8 @@ impl Checks {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.guards.values().filter_map(Guard::due_at).min()
+        let marks = self.guards.values().filter_map(Guard::due_at);
+        marks.chain(self.io.stores.deadline()).min()
     }
 
     /// A member is gone, and may never answer: what was asked of it here is given up. What the

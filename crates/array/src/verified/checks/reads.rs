@@ -7,6 +7,7 @@ use crate::action::{Action, Compute, IoError, IoOp, Outcome, SUMMED_BLOCKS};
 use crate::events::ArrayEvent;
 use crate::verified::area_io::{Errand, Flight};
 use crate::verified::blocks::{BlockRange, groups};
+use crate::verified::guard::Guard;
 use crate::verified::op::{GuardedOp, GuardedRead, OpKind, ReadStage};
 use crate::{Buf, IoId, MemberId};
 
@@ -107,9 +108,13 @@ impl Checks {
             return;
         }
         let OpKind::Read(read) = &mut op.kind else { return };
-        let misfits = std::mem::take(&mut read.misfits);
+        let mut misfits = std::mem::take(&mut read.misfits);
         let failed = read.failed.take();
         let member = op.member;
+        if self.guards.get(&member).is_none_or(Guard::is_retired) {
+            // Nobody has told of writes since.
+            misfits.clear();
+        }
         if read.disturbed && !misfits.is_empty() && !op.abandoned {
             read.stage = ReadStage::Waiting;
             return self.again(index);
@@ -123,7 +128,7 @@ impl Checks {
             None => Err(IoError::MEDIUM),
         };
         if result.is_ok() {
-            self.note_read(index);
+            self.comparisons.note_read(&self.ops[index]);
         }
         self.end_op(index, result);
     }

@@ -1,7 +1,8 @@
 //! Superblocks: the header accepts one before it is written.
 
 use super::Checks;
-use crate::action::{IoError, IoOp, Outcome};
+use crate::action::{Action, IoError, IoOp, Outcome};
+use crate::events::{ArrayEvent, Fault};
 use crate::format::integrity::SuperblockDigest;
 use crate::verified::course::Course;
 use crate::verified::guard::CourseKind;
@@ -11,7 +12,7 @@ use crate::{IoId, MemberId};
 impl Checks {
     /// Takes a superblock that is to be written.
     pub(super) fn take_superblock(&mut self, io: IoId, member: MemberId, op: IoOp) {
-        let kind = OpKind::Superblock { issued: false };
+        let kind = OpKind::Superblock { issued: false, digest: None };
         let index =
             self.insert_op(GuardedOp { io, member, op, kind, pending: 0, abandoned: false });
         if let Some(guard) = self.guards.get_mut(&member) {
@@ -28,7 +29,7 @@ impl Checks {
             return;
         }
         let Some(&index) = guard.superblocks.front() else { return };
-        if matches!(self.ops[index].kind, OpKind::Superblock { issued: true }) {
+        if matches!(self.ops[index].kind, OpKind::Superblock { issued: true, .. }) {
             return;
         }
         let stored = match self.ops[index].op {
@@ -41,6 +42,7 @@ impl Checks {
             guard.superblocks.pop_front();
             return self.end_op(index, Err(IoError::ABANDONED));
         }
+        self.ops[index].kind = OpKind::Superblock { issued: false, digest };
         match (&mut guard.accepted, digest) {
             (Some(accepted), Some(digest)) => {
                 let steps = accepted.before_superblock(digest);
@@ -64,22 +66,57 @@ impl Checks {
             self.end_op(index, Err(IoError::ABANDONED));
             return self.course_answered(member, CourseKind::Superblock, Ok(()));
         }
-        self.ops[index].kind = OpKind::Superblock { issued: true };
+        if let OpKind::Superblock { issued, .. } = &mut self.ops[index].kind {
+            *issued = true;
+        }
         self.issue(index);
     }
 
     /// The superblock is on the member, or it is unknown whether it is.
     pub(super) fn superblock_answered(&mut self, index: usize, result: Result<Outcome, IoError>) {
-        let member = self.ops[index].member;
+        let GuardedOp { member, kind, .. } = &self.ops[index];
+        let OpKind::Superblock { digest, .. } = *kind else { return };
+        let member = *member;
         if let Some(guard) = self.guards.get_mut(&member) {
             guard.superblocks.retain(|other| *other != index);
             match (&mut guard.accepted, result) {
                 (Some(accepted), Ok(_)) => accepted.superblock_written(),
                 (accepted, _) => *accepted = None,
             }
+            if guard.is_retired() && !guard.is_over() && result.is_ok() {
+                if guard.is_disowned_by(digest) {
+                    guard.retire();
+                } else {
+                    self.renewals.push(member);
+                }
+            }
         }
         self.course_answered(member, CourseKind::Superblock, Ok(()));
         self.end_op(index, result);
+    }
+
+    /// The store of a member fails, or does not answer: its checksums are given up. What is not
+    /// marked waits until the area cannot be taken for one that counts.
+    pub(super) fn give_up_store(&mut self, member: MemberId, error: Option<IoError>) {
+        self.io.abandon_store(member);
+        let Some(guard) = self.guards.get_mut(&member) else { return };
+        if guard.is_retired() {
+            return;
+        }
+        if guard.disown(self.closing || self.read_only) {
+            self.renewals.push(member);
+        }
+        let fault = error.map(|IoError { errno, .. }| Fault { sector: None, errno });
+        self.io.actions.push_back(Action::Notify(ArrayEvent::ChecksumsGivenUp { member, fault }));
+        self.due.insert(member);
+    }
+
+    /// An array has failed, and writes no superblocks to these members any more.
+    pub(in crate::verified) fn superblocks_over(&mut self, is_its: impl Fn(MemberId) -> bool) {
+        for (member, guard) in self.guards.iter_mut().filter(|(member, _)| is_its(**member)) {
+            guard.writes_no_superblocks();
+            self.due.insert(*member);
+        }
     }
 
     /// The header could not be written: the superblock is written as it is, and not accepted.

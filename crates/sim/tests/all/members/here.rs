@@ -103,6 +103,7 @@ impl Lane for Here {
             grows: false,
             spills: false,
             sums: false,
+            stores: false,
         };
         let mut rng = Rng::new(1);
         let mut disks = create::create(&scenario, &mut rng);
