@@ -50,6 +50,7 @@ mod report;
 mod running;
 mod sockets;
 mod spec;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -85,6 +86,8 @@ pub struct Serving {
     pub successor: Option<Successor>,
     /// Volumes to be removed once their data have all moved.
     pub leftovers: Option<Leftovers>,
+    /// Directory of the stores of checksums: each member that has none behind its data gets one.
+    pub integrity_store: Option<PathBuf>,
 }
 
 /// Result of assembly, with the members: opened and locked, in the order of `config.members`.
@@ -149,7 +152,8 @@ pub fn serve(
     heap::set_up();
     let mut array = serving.array;
     upgrade::list_faulty(&mut array);
-    let machinery = Machinery::new(array, &serving.exports)?;
+    let stores = serving.integrity_store.as_deref();
+    let machinery = Machinery::new(array, &serving.exports, stores)?;
     let how = How {
         name: serving.name,
         exports: serving.exports,
@@ -268,8 +272,9 @@ fn serve_machine(
         running.start_exports()?;
         upgrade::restore(&running.submissions)?;
         let missing = [&array.missing[..], &lost].concat();
-        let logged =
-            ready(&lost).and_then(|()| log_events(name, &missing, events, &running.submissions));
+        // Of nodes that are away others have told.
+        let told = ready(if array.nodes.is_some() { &lost } else { &missing });
+        let logged = told.and_then(|()| log_events(name, &missing, events, &running.submissions));
         logged.map_err(|error| NotSetUp::from(system(error)))?;
         Ok(running.take_over(how.leftovers.clone())?)
     });

@@ -132,6 +132,7 @@ Example:
 
 pub(super) const INTEGRITY: &str = "\
 Examples:
+  braid integrity home on --store sums
   braid integrity home status
   braid integrity home verify --wait
   braid integrity a.img b.img c.img off";

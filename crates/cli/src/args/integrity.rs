@@ -1,6 +1,8 @@
 //! Arguments of `braid integrity`.
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
 
 use super::examples;
 
@@ -13,6 +15,8 @@ pub(crate) enum IntegrityAction {
     Verify,
     /// The same
     Build,
+    /// Have checksums from now on, of an array that runs: in the directory of --store
+    On,
     /// Do without checksums from now on, of an array that is stopped
     Off,
 }
@@ -25,6 +29,9 @@ pub(crate) struct IntegrityArgs {
     pub(crate) names: Vec<String>,
     /// Action
     pub(crate) action: IntegrityAction,
+    /// For `on`: the directory, on another disk, for a file of checksums for each member
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) store: Option<PathBuf>,
     /// For `verify` and `build`: return when it is finished; show progress
     #[arg(long, short)]
     pub(crate) wait: bool,

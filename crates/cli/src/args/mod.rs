@@ -50,7 +50,7 @@ pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
 pub(crate) use stored::{
     AssembleArgs, CatArgs, CreateArgs, ExamineArgs, MetadataArg, NewPolicy, RenameArgs, ShapeArgs,
-    UpdateArgs, ZeroArgs,
+    SpeedArgs, UpdateArgs, ZeroArgs,
 };
 pub(crate) use suggest::{nearest, similar};
 

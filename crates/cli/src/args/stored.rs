@@ -1,6 +1,8 @@
 //! Commands to arrays that do not run, by what is stored on their members: how one is made,
 //! started, looked at, changed and read.
 
+use std::path::PathBuf;
+
 use braid_host::limits::{Limit, Limits};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -189,6 +191,12 @@ pub(crate) struct AssembleArgs {
     /// Serve reads only; write nothing to any member
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
+    /// Keep checksums of members that have none behind their data in this directory, on another
+    /// disk: a file for each of 1/960 of its size, made where there is none; not a byte of a member
+    /// changes. Name it at each start
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(conflicts_with_all = ["part", "geometry", "overlay"])]
+    pub(crate) integrity_store: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overlay: OverlayArgs,
     #[command(flatten)]
@@ -240,6 +248,13 @@ pub(crate) struct AssembleArgs {
     /// By which the array is known, whatever its name is.
     #[arg(skip)]
     pub(crate) uuid: Option<String>,
+    #[command(flatten)]
+    pub(crate) speed: SpeedArgs,
+}
+
+/// Limits of the speed of background work.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SpeedArgs {
     /// Bytes per second and member that background work keeps up, as for braid limit
     #[arg(long, value_name = "SPEED", value_parser = parse_min)]
     pub(crate) min: Option<Limit>,
@@ -256,7 +271,14 @@ impl AssembleArgs {
 
     /// Limits of the speed of background work.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { min: self.min.clone(), max: self.max.clone() }
+        let SpeedArgs { min, max } = self.speed.clone();
+        Limits { min, max }
+    }
+
+    /// Directory of checksums: the process that serves works in another one.
+    pub(crate) fn integrity_store(&self) -> Option<PathBuf> {
+        let dir = self.integrity_store.as_ref()?;
+        Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()))
     }
 }
 

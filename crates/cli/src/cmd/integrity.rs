@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use braid_array::SECTOR_BYTES;
 use braid_array::format::Superblock;
 use braid_array::format::integrity::{COPY_BYTES, HeaderError, IntegrityArea, IntegrityHeader};
-use braid_array::status::SyncStatus;
+use braid_array::status::{Status, SyncStatus};
 use braid_host::member::{MemberFile, OpenError};
+use braid_host::run_dir::log_path;
 use serde_json::json;
 
 use super::found::{self, Found, Use};
 use super::scrub::{self, ScrubKind};
-use super::{running, status, writes};
+use super::successor::STORE;
+use super::{running, status, upgrade, writes};
 use crate::args::{IntegrityAction, IntegrityArgs, ScrubArgs};
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -26,12 +28,18 @@ pub(super) fn run(run_dir: &Path, args: &IntegrityArgs) -> Result<(), Failure> {
         return off(&args.names);
     }
     let [name] = &args.names[..] else {
-        let next = "name the array that runs, and what to do: status, verify or build";
+        let next = "name the array that runs, and what to do: on, status, verify or build";
         return Err(Failure::usage(OPERATION, args.names.join(" "), "is not one name", next));
     };
+    if let (Some(_), true) = (&args.store, args.action != IntegrityAction::On) {
+        return Err(Failure::usage(OPERATION, name, "--store is for on", "leave it out"));
+    }
     let array = running::status(OPERATION, run_dir, name)?;
+    if args.action == IntegrityAction::On {
+        return on(run_dir, name, &array.array, args.store.as_deref());
+    }
     let Some(integrity) = sums::integrity(&array.array) else {
-        let next = "see the page \"Checksums beside md's data\" for what can have some";
+        let next = format!("keep some on another disk: braid integrity {name} on --store DIR");
         return Err(Failure::refused(OPERATION, name, "has no checksums", next));
     };
     match args.action {
@@ -51,6 +59,46 @@ pub(super) fn run(run_dir: &Path, args: &IntegrityArgs) -> Result<(), Failure> {
             scrub::run(run_dir, &check, ScrubKind::Check)
         }
     }
+}
+
+/// Has members that have no checksums get some in this directory, by another process that goes on
+/// with the array.
+fn on(run_dir: &Path, name: &str, array: &Status, store: Option<&Path>) -> Result<(), Failure> {
+    let Some(store) = store else {
+        let reason = "has no room for checksums behind its data";
+        let next = "name a directory on another disk: --store DIR";
+        return Err(Failure::usage(OPERATION, name, reason, next));
+    };
+    let shown = store.display();
+    let dir = std::path::absolute(store).and_then(std::fs::canonicalize);
+    let dir = match dir {
+        Ok(dir) if dir.is_dir() => dir,
+        Ok(_) => {
+            let next = "name a directory";
+            return Err(Failure::refused(OPERATION, shown, "is no directory", next));
+        }
+        Err(error) => {
+            let next = "make it first, on another disk than the members";
+            return Err(Failure::refused(OPERATION, shown, system_error(&error), next));
+        }
+    };
+    if sums::are_complete(array) {
+        let next = format!("see braid integrity {name} status");
+        return Err(Failure::refused(OPERATION, name, "has checksums", next));
+    }
+    let words = vec![STORE.to_owned(), dir.display().to_string()];
+    upgrade::with_words(OPERATION, run_dir, name, words)?;
+    let array = running::status(OPERATION, run_dir, name)?;
+    if !sums::are_complete(&array.array) {
+        let reason = "not all of its members have checksums now";
+        let next = format!("see {}", log_path(run_dir, name).display());
+        return Err(Failure::refused(OPERATION, name, reason, next));
+    }
+    let dir = dir.display();
+    output::answer(&format!(
+        "{name}: has checksums in {dir}\n\
+         braid integrity {name} build makes them known; at each start name {STORE} {dir}\n"
+    ))
 }
 
 /// A member, and where both copies of the header of its checksums lie, the older one first.

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use braid_array::Refusal;
@@ -66,11 +66,20 @@ pub(super) struct How {
     pub(super) whole: bool,
     /// Volumes to be removed once their data have all moved.
     pub(super) leftovers: Option<Leftovers>,
+    /// Directory of checksums of members that have none behind their data.
+    pub(super) integrity_store: Option<PathBuf>,
 }
 
 impl From<Vec<ExportSpec>> for How {
     fn from(exports: Vec<ExportSpec>) -> Self {
-        Self { exports, limits: Limits::default(), again: None, whole: false, leftovers: None }
+        Self {
+            exports,
+            limits: Limits::default(),
+            again: None,
+            whole: false,
+            leftovers: None,
+            integrity_store: None,
+        }
     }
 }
 
@@ -83,14 +92,22 @@ pub(super) fn serve(
     how: How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
-    let How { exports, limits, again, leftovers, .. } = how;
+    let How { exports, limits, again, leftovers, integrity_store, .. } = how;
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
     let logs = run_dir.clone();
     let successor = again.map(|again| again.named(name.clone()));
-    let name_of = name.clone();
-    let serving = Serving { name: name_of, array, exports, limits, run_dir, successor, leftovers };
     let said = name.clone();
+    let serving = Serving {
+        name: name.clone(),
+        array,
+        exports,
+        limits,
+        run_dir,
+        successor,
+        leftovers,
+        integrity_store,
+    };
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
         if unused {

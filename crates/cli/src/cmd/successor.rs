@@ -7,6 +7,9 @@ use braid_host::serve::Successor;
 use crate::args::AssembleArgs;
 use crate::cmd::bare::MISSING;
 
+/// The option that names the directory of checksums.
+pub(super) const STORE: &str = "--integrity-store";
+
 fn overlay(args: &AssembleArgs) -> Vec<String> {
     let dir = args.overlay.dir().map(|dir| dir.display().to_string());
     dir.map_or_else(Vec::new, |dir| vec!["--overlay".to_owned(), dir])
@@ -19,6 +22,8 @@ pub(super) struct HowAssembled {
     options: Vec<String>,
     /// All members in the order of their roles, where no superblock tells of that.
     roles: Option<Vec<String>>,
+    /// Directory of checksums, unless another one is named.
+    store: Option<PathBuf>,
 }
 
 impl HowAssembled {
@@ -29,7 +34,8 @@ impl HowAssembled {
         options.extend(args.readonly.then(|| "--readonly".to_owned()));
         options.extend(args.maps.words());
         options.extend(overlay(args));
-        Self { run_dir: run_dir.to_owned(), options, roles: None }
+        let store = args.integrity_store();
+        Self { run_dir: run_dir.to_owned(), options, roles: None, store }
     }
 
     /// By its geometry, with these members.
@@ -43,7 +49,7 @@ impl HowAssembled {
         let options = ["--readonly".to_owned()].into_iter().chain(geometry);
         let options = options.chain(args.maps.words()).chain(overlay(args)).collect();
         let roles = Some(roles.iter().map(absolute).collect());
-        Self { run_dir: run_dir.to_owned(), options, roles }
+        Self { run_dir: run_dir.to_owned(), options, roles, store: None }
     }
 
     /// With members on nodes.
@@ -65,20 +71,23 @@ impl HowAssembled {
             option("--schedule", schedule.get_name().to_owned());
         }
         options.extend(args.readonly.then(|| "--readonly".to_owned()));
-        Self { run_dir: run_dir.to_owned(), options, roles: None }
+        Self { run_dir: run_dir.to_owned(), options, roles: None, store: None }
     }
 
     /// Returns the command line of a successor that serves the array under this name.
     pub(in crate::cmd) fn named(self, name: String) -> Successor {
-        let Self { run_dir, options, roles } = self;
+        let Self { run_dir, options, roles, store } = self;
         let run_dir = run_dir.display().to_string();
-        Successor::new(move |members, exports| {
+        Successor::new(move |typed, exports| {
             let mut words = vec!["--run-dir", &run_dir, "assemble", "--foreground"];
             words.extend(roles.is_none().then_some("--rename"));
             words.push(&name);
-            let members = roles.as_deref().unwrap_or(members).iter().cloned();
+            let members = roles.as_deref().unwrap_or(typed).iter().cloned();
             let words = words.into_iter().map(str::to_owned).chain(members);
-            let words = words.chain(options.iter().cloned());
+            let is_named = typed.iter().any(|word| word == STORE);
+            let store = if is_named { None } else { store.as_ref() };
+            let store = store.map(|dir| [STORE.to_owned(), dir.display().to_string()]);
+            let words = words.chain(options.iter().cloned()).chain(store.into_iter().flatten());
             let exports = exports.iter().flat_map(|export| ["--export".to_owned(), export.clone()]);
             // They are open, and were allowed when they were opened.
             let insecure = (exports.clone().next().is_some()).then(|| "--insecure".to_owned());

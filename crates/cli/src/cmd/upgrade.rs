@@ -69,23 +69,44 @@ impl UpgradedArray {
     }
 }
 
+/// Has this program serve an array with more words of a command line than it was assembled with.
+pub(super) fn with_words(
+    operation: &str,
+    run_dir: &Path,
+    name: &str,
+    more: Vec<String>,
+) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        let next = "install this program where it stays";
+        Failure::refused(operation, name, system_error(&error), next)
+    })?;
+    let takes = handover::VERSION;
+    let verb = Verb::Upgrade { program, takes, check: false, force: false, more };
+    answer(operation, run_dir, name, verb).map(drop)
+}
+
+/// Asks for another program.
+fn answer(operation: &str, run_dir: &Path, name: &str, verb: Verb) -> Result<Answer, Failure> {
+    match running::call(operation, run_dir, name, verb)? {
+        Answer::Upgraded { returned: true, .. } => {
+            let reason = "this program could not serve it, and the one before serves it again";
+            let next = format!("see {}", log_path(run_dir, name).display());
+            Err(Failure::refused(operation, name, reason, next))
+        }
+        other => Ok(other),
+    }
+}
+
 fn upgrade(
     run_dir: &Path,
     name: &str,
     program: &Path,
     args: &UpgradeArgs,
 ) -> Result<UpgradedArray, Failure> {
+    let UpgradeArgs { check, force, .. } = *args;
     let program = PathBuf::from(program);
-    let check = args.check;
-    let force = args.force;
-    let more = Vec::new();
-    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force, more };
-    match running::call(OPERATION, run_dir, name, verb)? {
-        Answer::Upgraded { returned: true, .. } => {
-            let reason = "this program could not serve it, and the one before serves it again";
-            let next = format!("see {}", log_path(run_dir, name).display());
-            Err(Failure::refused(OPERATION, name, reason, next))
-        }
+    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force, more: Vec::new() };
+    match answer(OPERATION, run_dir, name, verb)? {
         Answer::Upgraded { pause_us, version, .. } => Ok(UpgradedArray {
             name: name.to_owned(),
             version: Some(version),

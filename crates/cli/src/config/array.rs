@@ -60,6 +60,7 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
         exports,
         insecure: entry.flag("insecure").unwrap_or(false),
         readonly: entry.flag("readonly").unwrap_or(false),
+        integrity_store: integrity_store(entry, is_on_nodes),
         degraded: degraded.is_none_or(|degraded| degraded.value),
         wait: Duration::from_secs(entry.seconds("wait", 0..86401).unwrap_or(WAIT_S)),
         boot: entry.flag("boot").unwrap_or(true),
@@ -67,6 +68,19 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
         limits,
         of_nodes,
     }
+}
+
+/// Reads the directory of checksums.
+fn integrity_store(entry: &mut Entry<'_>, is_on_nodes: bool) -> Option<PathBuf> {
+    let dir = entry.parsed("integrity_store", |text| match PathBuf::from(text) {
+        dir if dir.is_absolute() => Ok(dir),
+        _ => Err(Refusal::new("is no absolute path", "begin it with a slash")),
+    })?;
+    if is_on_nodes {
+        let reason = "is for arrays of files and devices";
+        entry.wrong("integrity_store", dir.line, reason, "leave it out");
+    }
+    Some(dir.value)
 }
 
 /// Reads the keys that only arrays over nodes may have. Those that do nothing elsewhere stop no

@@ -47,6 +47,8 @@ pub(crate) struct ArrayEntry {
     pub(crate) exports: Vec<Located<ExportSpec>>,
     pub(crate) insecure: bool,
     pub(crate) readonly: bool,
+    /// Directory of checksums of members that have none behind their data.
+    pub(crate) integrity_store: Option<PathBuf>,
     /// Set if the array may start degraded.
     pub(crate) degraded: bool,
     /// Time to wait for members.

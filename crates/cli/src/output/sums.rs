@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use braid_array::format::integrity::BLOCK_BYTES;
-use braid_array::status::{IntegrityStatus, MemberIntegrity, Status};
+use braid_array::status::{IntegrityStatus, MemberIntegrity, MemberState, Status};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -54,6 +54,19 @@ pub(crate) fn integrity(status: &Status) -> Option<IntegrityJson> {
         healed: sum(|member| member.healed),
         members: members.iter().map(member).collect(),
     })
+}
+
+/// Returns whether all members that hold data are verified.
+pub(crate) fn are_complete(status: &Status) -> bool {
+    let Some(IntegrityStatus { members }) = &status.integrity else { return false };
+    let is_verified =
+        |id| members.iter().any(|sums: &MemberIntegrity| sums.member == id && sums.is_verified);
+    let arrays = match &status.children[..] {
+        [] => std::slice::from_ref(status),
+        children => children,
+    };
+    let mut holders = arrays.iter().flat_map(|array| &array.members);
+    holders.all(|member| member.state == MemberState::Faulty || is_verified(member.member))
 }
 
 /// The same for people.

@@ -20,7 +20,7 @@ fn data_at(member: &Path) -> u64 {
 }
 
 /// Makes an array with checksums and fills it. Returns its members and content.
-fn filled(lab: &Lab, level: &str, count: usize) -> (Vec<PathBuf>, Vec<u8>) {
+pub(crate) fn filled(lab: &Lab, level: &str, count: usize) -> (Vec<PathBuf>, Vec<u8>) {
     let members = lab.members(&format!("m{level}-"), count, 12);
     let create =
         format!("create home --level {level} --raid-devices {count} --integrity --assume-clean");
@@ -32,19 +32,24 @@ fn filled(lab: &Lab, level: &str, count: usize) -> (Vec<PathBuf>, Vec<u8>) {
 /// Fills the array, and stops it.
 fn write(lab: &Lab, members: &[PathBuf]) -> Vec<u8> {
     lab.ok("assemble home --export nbd:unix:x.sock", members);
+    let content = fill(lab);
+    lab.ok("stop home", &[]);
+    content
+}
+
+/// Fills the array that runs. Returns its content.
+pub(crate) fn fill(lab: &Lab) -> Vec<u8> {
     let (mut stream, size) = connect_any(&lab.path("x.sock"), "home");
     let content = noise(usize::try_from(size).unwrap());
     for (number, piece) in content.chunks(PIECE).enumerate() {
         ask(&mut stream, 1, (number * PIECE) as u64, piece).expect("an answer");
     }
     ask(&mut stream, 3, 0, &[]).expect("an answer");
-    drop(stream);
-    lab.ok("stop home", &[]);
     content
 }
 
 /// Changes a byte of a member's data. Returns what it was.
-fn rot(member: &Path, at: u64) -> u8 {
+pub(crate) fn rot(member: &Path, at: u64) -> u8 {
     let file = File::options().read(true).write(true).open(member).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, data_at(member) + at).unwrap();
@@ -52,7 +57,7 @@ fn rot(member: &Path, at: u64) -> u8 {
     byte[0]
 }
 
-fn mismatches(lab: &Lab) -> Value {
+pub(crate) fn sums(lab: &Lab) -> Value {
     let status = lab.ok("status home --json", &[]);
     let status: Value = serde_json::from_slice(&status).unwrap();
     status["integrity"].clone()
@@ -69,7 +74,7 @@ fn rot_of_every_member_is_healed_on_every_level() {
         lab.ok("assemble home", &members);
         assert!(lab.ok("cat home", &[]) == content, "level {level}");
         lab.ok("check home --wait", &[]);
-        let found = mismatches(&lab);
+        let found = sums(&lab);
         assert_eq!(found["members"].as_array().map(Vec::len), Some(count), "level {level}");
         for field in ["mismatches", "healed"] {
             assert_eq!(found[field], count, "level {level}: {found}");
@@ -84,7 +89,7 @@ fn rot_of_every_member_is_healed_on_every_level() {
         // Nothing is left, and nothing that was written again is taken for rot.
         lab.ok("assemble home", &members);
         lab.ok("check home --wait", &[]);
-        assert_eq!(mismatches(&lab)["mismatches"], 0, "level {level}");
+        assert_eq!(sums(&lab)["mismatches"], 0, "level {level}");
         lab.ok("stop home", &[]);
     }
 }
@@ -97,9 +102,9 @@ fn a_check_learns_what_was_never_written() {
         let create = format!("create home --level {level} --raid-devices {count} --integrity");
         lab.ok(&format!("{create} --assume-clean"), &members);
         lab.ok("assemble home", &members);
-        assert_eq!(mismatches(&lab)["known_blocks"], 0, "level {level}");
+        assert_eq!(sums(&lab)["known_blocks"], 0, "level {level}");
         lab.ok("integrity home verify --wait", &[]);
-        let known = mismatches(&lab);
+        let known = sums(&lab);
         let unknown = known["unknown_blocks"].as_u64();
         // Rows that the array does not use, behind its last chunk.
         assert!(unknown < Some(count as u64 * 256), "level {level}: {known}");
@@ -111,9 +116,9 @@ fn a_check_learns_what_was_never_written() {
             rot(member, 65_536 * number + 100);
         }
         lab.ok("assemble home", &members);
-        assert_eq!(mismatches(&lab)["known_blocks"], known["known_blocks"], "level {level}");
+        assert_eq!(sums(&lab)["known_blocks"], known["known_blocks"], "level {level}");
         lab.ok("check home --wait", &[]);
-        let found = mismatches(&lab);
+        let found = sums(&lab);
         assert_eq!(found["healed"], count, "level {level}: {found}");
         lab.ok("stop home", &[]);
     }
@@ -128,7 +133,7 @@ fn an_array_does_without_checksums_after_off() {
     let said = String::from_utf8(lab.ok(&off, &[])).unwrap();
     assert_eq!(said.matches("has no checksums any more").count(), 3, "{said}");
     lab.ok("assemble home", &members);
-    assert!(mismatches(&lab).is_null());
+    assert!(sums(&lab).is_null());
     assert!(lab.ok("cat home", &[]) == content);
     let said = lab.refused(1, "integrity home status", &[], &[]);
     assert!(said.contains("has no checksums"), "{said}");
@@ -156,7 +161,7 @@ fn members_that_md_had_are_taken_as_they_are() {
     let content = lab.ok("cat home", &[]);
     assert!(content[16384..16384 + 8192].iter().all(|byte| *byte == 0x5a));
     lab.ok("check home --wait", &[]);
-    assert_eq!(mismatches(&lab)["mismatches"], 0);
+    assert_eq!(sums(&lab)["mismatches"], 0);
     lab.ok("stop home", &[]);
 }
 
@@ -166,7 +171,7 @@ fn without_checksums_nothing_is_told_of_them() {
     let members = lab.members("m", 2, 12);
     lab.ok("create home --level 1 --raid-devices 2", &members);
     lab.ok("assemble home", &members);
-    assert!(mismatches(&lab).is_null());
+    assert!(sums(&lab).is_null());
     lab.ok("stop home", &[]);
 }
 

@@ -25,6 +25,7 @@ mod halfway;
 mod hang;
 mod inside;
 mod integrity;
+mod integrity_store;
 mod journals;
 mod layout;
 mod logs;

@@ -1,16 +1,19 @@
 //! What an engine is made of: the machine of an array, its members or nodes, and its memory.
 
+use std::path::Path;
+
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::integrity::FoundArea;
 use braid_array::stack::Stack;
 use braid_array::verified::IntegrityMachine;
-use braid_array::{Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
+use braid_array::{Array, BlockMachine, Instant, MemberId, Refusal};
 use braid_cluster::moving::NEW_PEERS;
 use braid_cluster::{Client, ClientConfig, FailoverClient, MovingClient};
 
 use super::again::{Again, Search};
 use super::nodes::Nodes;
+use super::sums::Sums;
 use super::{Assembled, ExportPlace, ExportSpec};
 use crate::arena::Arena;
 use crate::engine::REQUEST_BYTES;
@@ -38,15 +41,20 @@ pub(super) struct Machinery {
 }
 
 impl Machinery {
-    /// Prepares an array for these exports.
-    pub(super) fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
+    /// Prepares an array for these exports. Members without checksums get some in the directory of
+    /// `stores`.
+    pub(super) fn new(
+        array: Assembled,
+        exports: &[ExportSpec],
+        stores: Option<&Path>,
+    ) -> Result<Self, Refusal> {
         let mounts =
             exports.iter().filter(|export| matches!(export.place, ExportPlace::Fuse(_))).count();
         // More may come while it runs. All are but addresses until they are used.
         let mounts = u32::try_from(mounts).unwrap_or(u32::MAX).saturating_add(SPARE_MOUNTS);
         let (outer, inner, are_distinct) = match array {
             Assembled::Array { config, members } => {
-                return Self::of_devices(config, members, mounts);
+                return Self::of_devices(config, members, stores, mounts);
             }
             Assembled::Nested { outer, inner } => (outer, inner, true),
             Assembled::Pieces { whole, arrays } => (whole, arrays, false),
@@ -57,12 +65,12 @@ impl Machinery {
                 return Ok(Self { missing, ..Self::of_moving(*arrays, network, mounts)? });
             }
         };
-        let mut missing = Vec::new();
-        let mut areas = Vec::new();
-        for (number, (config, files)) in (0u16..).zip(&inner) {
-            let leaf = |(id, area)| (Stack::leaf(number, id), area);
-            areas.extend(areas_of(config, files, &mut missing).into_iter().map(leaf));
+        let mut sums = Sums::default();
+        let mut inner = inner;
+        for (number, (config, files)) in (0u16..).zip(&mut inner) {
+            sums.find(config, files, stores, |id| Stack::leaf(number, id));
         }
+        let Sums { areas, lines: missing } = sums;
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
         let scratch_bytes = configs.map(Array::scratch_bytes).sum::<u64>() + sums_bytes(&areas);
         let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
@@ -128,10 +136,16 @@ impl Machinery {
         Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new(), mounts })
     }
 
-    fn of_devices(config: Config, members: Vec<MemberFile>, mounts: u32) -> Result<Self, Refusal> {
+    fn of_devices(
+        config: Config,
+        mut members: Vec<MemberFile>,
+        stores: Option<&Path>,
+        mounts: u32,
+    ) -> Result<Self, Refusal> {
         check_distinct(&members).map_err(not_distinct)?;
-        let mut missing = Vec::new();
-        let areas = areas_of(&config, &members, &mut missing);
+        let mut sums = Sums::default();
+        sums.find(&config, &mut members, stores, |id| id);
+        let Sums { areas, lines: missing } = sums;
         let scratch_bytes = Array::scratch_bytes(&config) + sums_bytes(&areas);
         let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
@@ -142,29 +156,6 @@ impl Machinery {
         let members = ids.zip(members).collect();
         Ok(Self { machine, members, arena, nodes: None, missing, mounts })
     }
-}
-
-/// Finds the checksums of an array's members. Reasons why some are of no use become lines of
-/// `missing`.
-fn areas_of(
-    config: &Config,
-    files: &[MemberFile],
-    missing: &mut Vec<String>,
-) -> Vec<(MemberId, FoundArea)> {
-    let mut areas = Vec::new();
-    for ((id, member), file) in config.member_ids().zip(&config.members).zip(files) {
-        let read = |sector: u64, bytes: u32| {
-            let bytes = file.read_at(sector * SECTOR_BYTES, bytes as usize);
-            bytes.map_err(|error| error.to_string())
-        };
-        match FoundArea::read(&member.superblock, file.sectors, read) {
-            Ok(area) => areas.extend(area.map(|area| (id, area))),
-            Err(why) => {
-                missing.push(format!("{}: checksums are not used: {why}", member.device));
-            }
-        }
-    }
-    areas
 }
 
 /// Bytes of memory for the verification of members with these areas.

@@ -33,7 +33,7 @@ impl Private {
     /// [`Refusal`], a line for people.
     pub fn start(array: Assembled) -> Result<Self, Refusal> {
         let system = |error: io::Error| refused_by_system(&error);
-        let array = Machinery::new(array, &[])?;
+        let array = Machinery::new(array, &[], None)?;
         let facts = Facts::of(array.machine.as_ref());
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;

@@ -57,6 +57,7 @@ fn mirror(dir: &Path) -> Serving {
             },
             members,
         },
+        integrity_store: None,
         exports: Vec::new(),
         limits: Limits::default(),
         run_dir: dir.join("run"),
@@ -236,7 +237,7 @@ fn start_with_signals(
     let (ready, is_ready) = mpsc::channel();
     let server = thread::spawn(move || {
         let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
-        let machinery = Machinery::new(array, &exports)?;
+        let machinery = Machinery::new(array, &exports, None)?;
         let how = How { name, exports, limits, run_dir, successor: None, leftovers: None };
         serve_machine(&how, machinery, stops, ready)
     });

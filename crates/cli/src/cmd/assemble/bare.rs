@@ -34,7 +34,7 @@ pub(super) fn start(
             bare::open("assemble", geometry, &args.names, &args.maps, purpose)?;
         let (_, roles) = bare::named(&args.names);
         let again = Some(HowAssembled::bare(run_dir, args, roles));
-        let how = How { exports, limits: args.limits(), again, whole: false, leftovers: None };
+        let how = How { limits: args.limits(), again, ..exports.into() };
         let array = Assembled::Array { config, members };
         launch::serve("assemble", run_dir, name, array, how, daemon)
     })

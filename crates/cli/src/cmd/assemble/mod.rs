@@ -20,7 +20,7 @@ use super::maps;
 use super::stranger::refuse_strangers;
 use super::successor::HowAssembled;
 use super::sync;
-use crate::args::{AssembleArgs, MapArgs, ReshapeArgs};
+use crate::args::{AssembleArgs, MapArgs, ReshapeArgs, SpeedArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
@@ -122,7 +122,8 @@ impl Chosen {
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
     let daemon = Daemon::adopt();
-    sync::check_pair("assemble", &args.names.join(" "), args.min.as_ref(), args.max.as_ref())?;
+    let SpeedArgs { min, max } = &args.speed;
+    sync::check_pair("assemble", &args.names.join(" "), min.as_ref(), max.as_ref())?;
     start(run_dir, args, false, daemon)
 }
 
@@ -142,7 +143,8 @@ pub(super) fn start(
     }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
-    let how = How { exports, limits: args.limits(), again: None, whole, leftovers: None };
+    let integrity_store = args.integrity_store();
+    let how = How { limits: args.limits(), whole, integrity_store, ..exports.into() };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
@@ -176,10 +178,7 @@ pub(super) fn start(
             return Err(Failure::usage("assemble", "array", "which one was not said", next));
         }
     };
-    if args.schedule.is_some() || args.network.fabric.is_some() {
-        let reason = "--schedule and --fabric are for arrays over nodes";
-        return Err(Failure::usage("assemble", "arguments", reason, "leave it out"));
-    }
+    refuse_what_is_for_nodes(args)?;
     let first = members.first().map(|member| member.display().to_string());
     let plan = Chosen {
         object: called.name.clone().or(first).unwrap_or_default(),
@@ -198,6 +197,14 @@ pub(super) fn start(
     }
     let object = plan.object.clone();
     launch("assemble", &object, args.foreground, daemon, |daemon| serve(run_dir, plan, daemon))
+}
+
+fn refuse_what_is_for_nodes(args: &AssembleArgs) -> Result<(), Failure> {
+    if args.schedule.is_none() && args.network.fabric.is_none() {
+        return Ok(());
+    }
+    let reason = "--schedule and --fabric are for arrays over nodes";
+    Err(Failure::usage("assemble", "arguments", reason, "leave it out"))
 }
 
 /// Images with holes are not written to.

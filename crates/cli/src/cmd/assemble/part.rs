@@ -71,8 +71,7 @@ pub(super) fn start(
         remarks.iter().for_each(|remark| output::warning(&format!("assemble {name}: {remark}")));
         let arrays = found::groups(found).into_iter().map(|found| open(&name, found, options));
         let array = served(&name, part, arrays.collect::<Result<_, _>>()?)?;
-        let how =
-            How { exports, limits: args.limits(), again: None, whole: false, leftovers: None };
+        let how = How { limits: args.limits(), ..exports.into() };
         launch::serve("assemble", run_dir, name.clone(), array, how, daemon)
     })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::args::{
     AssembleArgs, GeometryArgs, KeyFileArgs, MapArgs, NetworkArgs, NodeArgs, OverlayArgs,
-    ReshapeArgs, Size,
+    ReshapeArgs, Size, SpeedArgs,
 };
 use crate::config::{ArrayEntry, MdadmConf, NodeEntry};
 
@@ -32,6 +32,7 @@ pub(in crate::cmd) fn array_words(entry: &ArrayEntry) -> AssembleArgs {
         export: entry.exports.iter().map(|export| export.value.to_string()).collect(),
         insecure: entry.insecure,
         readonly: entry.readonly,
+        integrity_store: entry.integrity_store.clone(),
         overlay: OverlayArgs::default(),
         maps: MapArgs::default(),
         bare: GeometryArgs::default(),
@@ -49,8 +50,7 @@ pub(in crate::cmd) fn array_words(entry: &ArrayEntry) -> AssembleArgs {
         fail_timeout: nodes.fail_timeout_s.unwrap_or(AssembleArgs::FAIL_TIMEOUT_S),
         foreground: true,
         uuid,
-        min: entry.limits.min.clone(),
-        max: entry.limits.max.clone(),
+        speed: SpeedArgs { min: entry.limits.min.clone(), max: entry.limits.max.clone() },
     }
 }
 

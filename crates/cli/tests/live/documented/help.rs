@@ -85,7 +85,8 @@ pub(super) const RUNNING: &[Scene] = &[
     Scene {
         headings: &["braid integrity"],
         before: "truncate -s 40M a.img b.img c.img
-            braid create home --level 5 --raid-devices 3 --integrity a.img b.img c.img
+            braid create home --level 5 --raid-devices 3 --assume-clean a.img b.img c.img
+            mkdir sums
             braid assemble home a.img b.img c.img",
         hooks: &[("braid integrity a.img", "braid stop home")],
         ..HELP

@@ -51,6 +51,14 @@ pub(super) const LOCAL: &[Scene] = &[
         ..EMPTY
     },
     Scene {
+        page: "docs/integrity.md",
+        headings: &["Arrays that exist already"],
+        before: "truncate -s 40M a.img b.img c.img
+            braid create home --level 5 --raid-devices 3 --assume-clean a.img b.img c.img
+            braid assemble home a.img b.img c.img",
+        ..EMPTY
+    },
+    Scene {
         page: "docs/local.md",
         headings: &["Create", "Start and look", "Members", "Check and repair", "From md and to md"],
         before: "disks",

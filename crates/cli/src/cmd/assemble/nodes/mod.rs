@@ -40,6 +40,10 @@ pub(super) fn run(
     serving: launch::How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
+    if args.integrity_store.is_some() {
+        let reason = "arrays over nodes have no checksums yet";
+        return Err(Failure::usage("assemble", "--integrity-store", reason, "leave it out"));
+    }
     let name = called.wanted();
     let serving = launch::How { again: Some(HowAssembled::of_nodes(run_dir, args)), ..serving };
     let volumes = volumes("assemble", name, nodes)?;
