@@ -7,6 +7,7 @@ use crate::served::Served;
 use crate::support::{self, Run, braid, fingerprints, guest, skip};
 use braid_judges::Content;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -131,7 +132,7 @@ fn wrong(array: &Dead, found: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// What has mdadm wait, as older ones do.
-fn hold() -> PathBuf {
+pub(crate) fn hold() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let directory = support::directory("backups-hold");
@@ -300,9 +301,18 @@ fn says_where_nothing_tells_what_was_moved_ahead_of_the_backups() {
     assert!(said.contains("nothing shows that md waited for the backup"), "{said}");
 }
 
-/// Those to more members, once the backup is where the new map has it. Of two nothing shows that md
-/// waited for the backup: it did.
-const GO_ON: [(&str, &[&str]); 5] = [
+/// Those that Braid goes on with once the backup is where the new map has it. Of some nothing shows
+/// that md waited for the backup: it did.
+const GO_ON: [(&str, &[&str]); 14] = [
+    ("six", &[]),
+    ("six-late", &[]),
+    ("chunk", &["--force"]),
+    ("chunk-end", &[]),
+    ("chunk-less", &["--force"]),
+    ("layout", &["--force"]),
+    ("chunk-6", &[]),
+    ("shrink", &[]),
+    ("six-090", &[]),
     ("grow", &["--force"]),
     ("grow-090", &[]),
     ("spare", &[]),
@@ -352,11 +362,83 @@ fn end(array: &Dead, directory: &Path, options: Option<&[&str]>) {
     });
     let before = array.size_bytes();
     let after = served.size_bytes();
-    assert!(after > before, "{before} bytes became {after}");
-    served.write(&array.content, before, after - before);
+    assert!(after >= before, "{before} bytes became {after}");
+    if after > before {
+        served.write(&array.content, before, after - before);
+    }
     served.expect(&array.content, "gone on with");
+    // Q of what was level 5 is brought in line when all have moved.
+    served.wait_until_whole();
     assert_eq!(served.check(), 0, "mismatches");
     served.stop();
+}
+
+/// Those of which Braid saves the rest to the same file, and enough is left for a window of it.
+const SAVED: [&str; 5] = ["six", "chunk", "chunk-end", "chunk-6", "six-090"];
+
+/// Goes on slowly, and is killed once something is saved; returns whether it was in time.
+fn went_on(array: &Dead, directory: &Path) -> bool {
+    copy(array, directory);
+    let members = made::members_in(directory, array.members.len());
+    let backup = directory.join("backup");
+    let file = backup.display().to_string();
+    let options = ["--max", "1M", "--force", "--backup-file", &file];
+    let served = Served::in_foreground(&format!("went-on-{}", array.name), &members, &options);
+    // Until then it is mdadm's, or tells of nothing.
+    let before = header(&array.directory.join("backup"));
+    support::until("a window that is saved", || {
+        (0..5000).any(|_| {
+            let found = header(&backup);
+            found.2 > 0 && found != before
+        })
+    });
+    served.kill();
+    header(&backup).2 > 0
+}
+
+/// md began, and died; Braid went on, and was killed; md restores what Braid saved, and ends it.
+#[test]
+fn md_ends_what_braid_went_on_with() {
+    let test = "md_ends_what_braid_went_on_with";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    let root = support::directory("backups-back");
+    let mut script = guest_functions();
+    let rows = all().iter().filter(|array| SAVED.contains(&array.name.as_str()));
+    let asked = support::drawn(rows);
+    for array in &asked {
+        let directory = root.join(&array.name);
+        let is_in_time = (0..20).any(|_| went_on(array, &directory));
+        assert!(is_in_time, "{}: never killed in the middle of a window", array.name);
+        let kib = (array.size_bytes() >> 10).to_string();
+        fs::write(directory.join("limit"), kib).expect("a writable directory");
+        let directory = directory.display();
+        script += &format!("go_on {} {} {directory}\n", array.name, array.content.seed);
+    }
+    guest::run("backups-back", &script).expect_success("md goes on");
+    let mut findings = Vec::new();
+    for array in asked {
+        let directory = root.join(&array.name);
+        let answer = support::read(&directory.join("answer.txt"));
+        let verdict = fs::read_to_string(directory.join("verdict.txt"));
+        println!("{}: {verdict:?}: {answer}", array.name);
+        let is_right = verdict.is_ok_and(|verdict| verdict == "right\n");
+        if !is_right || !answer.contains("restoring critical section") {
+            findings.push(format!("{}: {answer}", array.name));
+        }
+    }
+    support::report(&findings);
+}
+
+/// The header of a file: when it was written, the first sector that is kept, and the number of
+/// sectors.
+pub(crate) fn header(spill: &Path) -> (u64, u64, u64) {
+    let mut numbers = [0; 32];
+    let read = fs::File::open(spill).and_then(|file| file.read_exact_at(&mut numbers, 32));
+    read.expect("a header");
+    let number = |at: usize| u64::from_le_bytes(numbers[at..at + 8].try_into().expect("8 bytes"));
+    (number(0), number(16), number(24))
 }
 
 fn copy(array: &Dead, to: &Path) {

@@ -1,14 +1,13 @@
 //! Data that Braid moves in place and saves to a file first: killed in the middle of a window, md
 //! restores that from the file and moves the rest.
 
-use crate::backups;
+use crate::backups::{self, header};
 use crate::braid_to_md::{available, create, members, old_by_md};
 use crate::handoff::Left;
 use crate::served::Served;
 use crate::support::{self, Run, guest, skip, until};
 use braid_judges::Content;
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const MEMBER_BYTES: u64 = 24 << 20;
@@ -30,16 +29,6 @@ struct Killed {
     members: Vec<PathBuf>,
     content: Content,
     size_bytes: u64,
-}
-
-/// The header of a file: when it was written, the first sector that is kept, and the number of
-/// sectors.
-fn header(spill: &Path) -> (u64, u64, u64) {
-    let mut numbers = [0; 32];
-    let read = fs::File::open(spill).and_then(|file| file.read_exact_at(&mut numbers, 32));
-    read.expect("a header");
-    let number = |at: usize| u64::from_le_bytes(numbers[at..at + 8].try_into().expect("8 bytes"));
-    (number(0), number(16), number(24))
 }
 
 /// Waits until a window is saved that begins there or later. Returns whether the first one is over.

@@ -216,6 +216,12 @@ impl Saved {
     }
 }
 
+/// Returns how many sectors of an array are best saved at a time, of which so many are the least.
+pub(crate) const fn saved_at_a_time(unit: u64) -> u64 {
+    let whole = MOST_SAVED / unit * unit;
+    if whole > unit { whole } else { unit }
+}
+
 /// Returns the new shape where there is a device that takes what is about to be overwritten.
 fn saving(
     status: &Status,
@@ -223,7 +229,7 @@ fn saving(
     new: NewShape,
     why: Refusal,
 ) -> Result<NewShape, Refusal> {
-    let saved_sectors = (MOST_SAVED / unit * unit).clamp(unit, array.max(unit));
+    let saved_sectors = saved_at_a_time(unit).min(array.max(unit));
     let Some(spill) = spill(status) else {
         let mib = (HEADER_SECTORS + saved_sectors).div_ceil(SECTORS_PER_MIB);
         let next = format!("add --spill PATH: a file of {mib} MiB on another disk");

@@ -1,12 +1,13 @@
 //! Arrays that stopped in the middle of a reshape, opened to be read, or settled to go on with it.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use braid_array::assemble::{
     self, Assembly, Candidate, Config, Halfway, Options, Settlement, SettlingWrite, Start,
 };
-use braid_array::format::backup::BackupHeader;
+use braid_array::format::backup::{BackupHeader, HEADER_SECTORS};
 use braid_array::refusal::Advised;
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, Mode, OpenError};
@@ -131,7 +132,7 @@ pub(super) fn examined(
 /// Decides about an array that is to be settled, as it will be then.
 pub(super) fn decide(settlement: &Settlement, options: Options) -> Assembly {
     let candidates = settlement.candidates.clone();
-    if settlement.saves {
+    if settlement.saves() {
         assemble::decide_saving(candidates, options)
     } else {
         found::decide(candidates, options)
@@ -139,16 +140,32 @@ pub(super) fn decide(settlement: &Settlement, options: Options) -> Assembly {
 }
 
 /// Opens the file with a backup, to which a reshape goes on saving. What it holds is in place, and
-/// its header tells so.
+/// its header tells so. A file gets room for so many sectors; where it cannot, there is less of it
+/// to be saved at a time.
 ///
 /// # Errors
 /// When the file cannot be written to.
-pub(super) fn open_spill(file: &Path, set_uuid: [u8; 16]) -> Result<MemberFile, Refusal> {
+pub(super) fn open_spill(
+    file: &Path,
+    set_uuid: [u8; 16],
+    sectors: u64,
+) -> Result<MemberFile, Refusal> {
+    let _ = lengthen(file, (HEADER_SECTORS + sectors) * SECTOR_BYTES);
     let device = member::open(file, Mode::ReadWrite, true).map_err(|error| opened(&error))?;
     let header = BackupHeader { set_uuid, mtime: 0, start: 0, length: 0 };
     let written = device.write_at(0, &header.encode()).and_then(|()| device.sync());
     written.map_err(|error| unwritten(&device, &error))?;
     Ok(device)
+}
+
+/// Gives a file that is shorter than this so many bytes.
+fn lengthen(file: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(file)?;
+    let found = file.metadata()?;
+    if found.is_file() && found.len() < bytes {
+        file.set_len(bytes)?;
+    }
+    Ok(())
 }
 
 /// Writes what brings a reshape to where it goes on: all data, and then the superblocks.

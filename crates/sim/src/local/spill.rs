@@ -200,7 +200,7 @@ fn tried(
     let settlement = settled(disks, &mut halfway, spill, &candidates)
         .map_err(|reason| Refusal { reason, could_force: false })?;
     let candidates = settlement.candidates.clone();
-    let assembly = if settlement.saves {
+    let assembly = if settlement.saves() {
         decide_saving(candidates, how.options())
     } else {
         decide(candidates, how.options())
@@ -211,7 +211,7 @@ fn tried(
         return Ok(tried);
     }
     if let Some(device) = spill
-        && settlement.saves
+        && settlement.saves()
     {
         let disk = &mut disks[device];
         if disk.writable(0, HEADER_SECTORS).is_err() {

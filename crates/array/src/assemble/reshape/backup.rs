@@ -108,9 +108,7 @@ impl Halfway {
             if data.end > device_sectors {
                 return Err(BackupError::Places);
             }
-            let front = self.front;
-            let is_over =
-                if self.numbers.backwards { array.start >= front } else { array.end <= front };
+            let is_over = self.is_moved(&array);
             let overlaps =
                 |other: &Backup| array.start < other.array.end && other.array.start < array.end;
             let is_known = self.backups.iter().any(overlaps);
@@ -124,6 +122,11 @@ impl Halfway {
         self.has_backup = true;
         self.pass_forgotten();
         Ok(())
+    }
+
+    /// Returns whether the front has passed all of this.
+    pub(super) const fn is_moved(&self, array: &Range<u64>) -> bool {
+        if self.numbers.backwards { array.start >= self.front } else { array.end <= self.front }
     }
 
     /// mdadm drops a backup once what it holds was moved, and makes them one behind the other: what
@@ -226,8 +229,13 @@ impl Halfway {
             let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
             (start, number(80)?, number(88)?)
         };
-        let is_dropped = first.2 == 0 && second.2 == 0;
-        if !self.force && !is_dropped {
+        // Braid tells of a position behind what it has restored at once, however old that is.
+        let is_over = |(_, start, length): (u64, u64, u64)| {
+            length == 0
+                || self.is_of_braid() && self.is_moved(&(start..start.saturating_add(length)))
+        };
+        let needs = [first, second].into_iter().any(|half| !is_over(half));
+        if !self.force && needs {
             self.check_time(number(32)?)?;
         }
         Ok([first, second])

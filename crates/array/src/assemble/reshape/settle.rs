@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::front::{Maps, ReadMember, UnitComparison};
+use super::front::{Maps, PART_SECTORS, ReadMember, UnitComparison};
 use super::goes_on::{is_current, is_possible};
 use super::{Candidate, Halfway, all_turned, is_halfway};
 use crate::assemble::Standing;
@@ -14,6 +14,7 @@ use crate::format::reshaped::Side;
 use crate::format::striped::to_level_4;
 use crate::format::superblock::{feature, time_code, time_parts};
 use crate::format::{DevRole, Superblock};
+use crate::grow::saved_at_a_time;
 use crate::{Role, SECTOR_BYTES};
 
 /// Bytes for a sector of a device.
@@ -39,8 +40,19 @@ pub struct Settlement {
     pub candidates: Vec<Candidate>,
     /// The array sector at which it goes on.
     pub position: u64,
-    /// Set if it saves what it is about to overwrite to the file that has the backups.
-    pub saves: bool,
+    /// It saves what it is about to overwrite to the file that has the backups, which should have
+    /// room for so many sectors. 0: it saves nothing.
+    pub saved_sectors: u64,
+    /// md began it.
+    pub is_of_md: bool,
+}
+
+impl Settlement {
+    /// Returns whether it saves what it is about to overwrite to the file that has the backups.
+    #[must_use]
+    pub const fn saves(&self) -> bool {
+        self.saved_sectors > 0
+    }
 }
 
 impl Halfway {
@@ -54,7 +66,7 @@ impl Halfway {
         saves: bool,
         read: &mut ReadMember<'_>,
     ) -> Option<Settlement> {
-        if (self.is_in_doubt && !self.force) || self.is_stated || self.code.is_some() {
+        if (self.is_in_doubt && !self.force) || self.is_stated {
             return None;
         }
         self.check_backup().ok()?;
@@ -63,11 +75,11 @@ impl Halfway {
         if !maps.are_whole() && !self.is_of_braid() {
             return None;
         }
-        let front = if self.is_sure { maps.firm_front(self.front) } else { self.front };
-        let position = self.end_of_backups(front);
-        // Only the data tell how far it has come, or that a backup is what was before. One that
-        // holds more than the array does is not believed.
-        if !self.is_sure && position == front || position > self.numbers.size_sectors() {
+        let firm = if self.is_sure { maps.firm_front(self.front) } else { self.front };
+        // Where data begin elsewhere there are no backups, and all of it is moved once more.
+        let position = if self.shifts { firm } else { self.end_of_backups(self.front) };
+        // A backup that holds more than the array does is not believed.
+        if !self.is_known(position) || position > self.numbers.size_sectors() {
             return None;
         }
         // One may have missed that the reshape was turned round.
@@ -76,18 +88,41 @@ impl Halfway {
         let candidates: Vec<Candidate> = all.iter().map(|one| self.settle(one, &newest)).collect();
         let mut numbers = self.numbers.clone();
         numbers.position = position;
-        let saves = saves && self.is_of_braid() && !numbers.reads_ahead();
+        let saves = saves && !self.shifts && !numbers.reads_ahead();
         if !is_possible(&numbers, &candidates, &newest, saves) {
             return None;
         }
-        let mut data = self.restored(front.min(position)..front.max(position), read)?;
+        let mut data = self.restored(firm.min(position)..firm.max(position), read)?;
         if !crate::broken("settle-behind") {
             let behind = all.iter().filter(|one| self.is_behind(one));
             data.extend(behind.flat_map(|one| written(&self.settle(one, &self.superblock))));
         }
         let metadata = candidates.iter().filter(|one| self.is_told(one)).flat_map(written);
         let metadata = metadata.collect();
-        Some(Settlement { data, metadata, candidates, position, saves })
+        let saved_sectors = if saves { saved_at_a_time(numbers.unit()) } else { 0 };
+        let is_of_md = !self.is_of_braid();
+        Some(Settlement { data, metadata, candidates, position, saved_sectors, is_of_md })
+    }
+
+    /// Returns whether it is known what lies where, once all between these is restored: the data
+    /// tell how far it has come, or a backup is what was before, or nothing has been written over
+    /// that is yet to be moved.
+    fn is_known(&self, position: u64) -> bool {
+        match &self.code {
+            // What was moved further on would be lost.
+            Some(code) => {
+                let ranges = code.moved.iter().chain(&code.torn);
+                ranges.map(|range| range.end).max().is_none_or(|end| end <= position)
+            }
+            None if self.is_sure || position != self.front => true,
+            // md waits where backups end.
+            None if self.done.iter().any(|one| self.ends_at_front(&one.array)) => true,
+            None => !self.shifts && (!self.needs_backup() || self.force && self.has_backup),
+        }
+    }
+
+    fn ends_at_front(&self, array: &Range<u64>) -> bool {
+        self.front == if self.numbers.backwards { array.start } else { array.end }
     }
 
     /// Returns where the backups end that begin here, the way that data move.
@@ -106,7 +141,8 @@ impl Halfway {
         at
     }
 
-    /// Returns the stripes of the new map that hold this range of the array, from backups.
+    /// Returns the stripes of the new map that hold this range of the array, from backups; from
+    /// where they are, if they have moved, but for their parity.
     fn restored(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<SettlingWrite>> {
         let map = &self.numbers.new;
         if map.parity_disks() == 0 {
@@ -145,14 +181,23 @@ impl Halfway {
         Some(writes)
     }
 
-    /// Sectors of the array, from a backup.
+    /// Sectors of the array, from a backup or where they have moved to.
     fn kept(&self, range: Range<u64>, read: &mut ReadMember<'_>) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let backup = self.backups.iter().find(|one| one.array.contains(&at))?;
-            let end = range.end.min(backup.array.end);
-            bytes.extend(backup.read(at..end, read)?);
+            let backup = self.backups.iter().find(|one| one.array.contains(&at));
+            let end = if let Some(backup) = backup {
+                let end = range.end.min(backup.array.end);
+                bytes.extend(backup.read(at..end, read)?);
+                end
+            } else if self.is_moved(&(at..at + 1)) {
+                let end = range.end.min(at + self.numbers.new.run(at).min(PART_SECTORS));
+                bytes.extend(Maps::of(self, read)?.data(Side::New, at, end - at)?);
+                end
+            } else {
+                return None;
+            };
             at = end;
         }
         Some(bytes)
@@ -245,14 +290,14 @@ impl Maps<'_, '_> {
         missing(Side::Old) == 0 && missing(Side::New) == 0
     }
 
-    /// Goes back over what is the same in both maps and all alike: nothing shows that its parity
-    /// was written, and to move it once more does no harm.
+    /// Goes back over what is the same in both maps: nothing shows that its parity was written, and
+    /// to move it once more does no harm.
     fn firm_front(&mut self, front: u64) -> u64 {
         let told = self.numbers.position;
         let mut at = front;
         while at != told
             && let Some(unit) = self.numbers.last_unit(at)
-            && self.compare(&unit) == UnitComparison::Bland
+            && matches!(self.compare(&unit), UnitComparison::Bland | UnitComparison::Twice)
         {
             at = if self.numbers.backwards { unit.end } else { unit.start };
         }

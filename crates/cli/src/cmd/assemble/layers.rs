@@ -142,7 +142,7 @@ impl Layers {
 
     /// Returns whether a reshape goes on that saves what it overwrites.
     pub(super) fn saves(&self) -> bool {
-        self.settlement.as_ref().is_some_and(|settlement| settlement.saves)
+        self.settlement.as_ref().is_some_and(|settlement| settlement.saves())
     }
 
     /// Writes what a reshape needs before it goes on. Returns what is to be said.
@@ -152,11 +152,12 @@ impl Layers {
         let said = goes_on(&settlement);
         let Some(file) = reshape.file() else { return Ok(Some(said)) };
         let name = file.display();
-        if !settlement.saves {
+        if !settlement.saves() {
             return Ok(Some(format!("{said}; {name} is not needed any more, and can be deleted")));
         }
         let set_uuid = self.top.newest.as_deref().map(|newest| newest.set_uuid);
-        self.spill = Some(halfway::open_spill(file, set_uuid.unwrap_or_default())?);
+        let sectors = settlement.saved_sectors;
+        self.spill = Some(halfway::open_spill(file, set_uuid.unwrap_or_default(), sectors)?);
         Ok(Some(format!("{said}; keep {name} until that is over")))
     }
 
@@ -413,7 +414,7 @@ fn devices_in<'a>(inner: impl IntoIterator<Item = &'a Assembly>, top: &Assembly)
 
 /// Returns the line about a reshape that is settled first.
 fn goes_on(settlement: &Settlement) -> String {
-    let began = if settlement.saves { "" } else { " that md began" };
+    let began = if settlement.is_of_md { " that md began" } else { "" };
     format!("the reshape{began} goes on from sector {}", settlement.position)
 }
 

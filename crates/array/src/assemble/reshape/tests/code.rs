@@ -1,13 +1,20 @@
 //! Tests of what parity of level 6 tells.
 
 use super::super::front::Maps;
-use super::backups::header;
+use super::backups::{apply, header};
 use super::*;
 
 const UNIT: u64 = 16;
 
 /// A level 5 that becomes a level 6 in place; superblocks say that so many units were moved.
 fn six(told: u64, options: Options, without: &[u32]) -> Halfway {
+    match decide(six_members(told, without), options).start {
+        Start::Halfway(halfway) => *halfway,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn six_members(told: u64, without: &[u32]) -> Vec<Candidate> {
     let array = Superblock {
         level: 6,
         layout: 18,
@@ -27,10 +34,7 @@ fn six(told: u64, options: Options, without: &[u32]) -> Halfway {
         superblock.feature_map |= feature::RECOVERY_OFFSET;
         superblock.recovery_offset = told * UNIT / 2;
     }
-    match decide(all, options).start {
-        Start::Halfway(halfway) => *halfway,
-        other => panic!("{other:?}"),
-    }
+    all
 }
 
 /// Its members, of which these units were moved, and this one was begun.
@@ -150,4 +154,51 @@ fn without_all_members_the_backup_decides() {
     disks.look(&mut halfway).unwrap();
     assert_eq!((halfway.front, halfway.code.clone()), (20 * UNIT, None));
     assert!(halfway.pieces().unwrap_err().next.advice.contains("--backup-file"));
+}
+
+#[test]
+fn what_parity_tells_goes_on_and_saves_to_the_file() {
+    let content = noise(2 * SIZE_SECTORS, 3);
+    let now = time_code(10_100, 1);
+    let all = six_members(8, &[]);
+    // Torn unit, whether there is a backup, whether there is a file to save to; where it goes on.
+    for (torn, kept, saves, found) in [
+        (None, false, true, Some(30)),
+        (None, false, false, None),
+        (Some(30), false, true, None),
+        (Some(30), true, true, Some(40)),
+        (Some(30), true, false, None),
+    ] {
+        let mut disks = disks(0..30, torn, &content);
+        let mut halfway = six(8, READ, &[]);
+        disks.look(&mut halfway).unwrap();
+        if kept {
+            let sector = |unit: u64| (unit * UNIT * SECTOR_BYTES) as usize;
+            let file = [&[0; 8 * 512], &content[sector(24)..sector(40)]].concat();
+            disks.0.insert("b".to_owned(), file);
+            let header = header(7, 10_000, [8, 24 * UNIT, 16 * UNIT], [0; 3]);
+            halfway.add_backup("b", 8 + 16 * UNIT, &header).unwrap();
+        }
+        halfway.weigh(&mut disks.reader());
+        let settlement = halfway.settled(&all, now, saves, &mut disks.reader());
+        let position = settlement.as_ref().map(|one| one.position);
+        assert_eq!(position, found.map(|unit| unit * UNIT), "{torn:?} {kept} {saves}");
+        let Some(settlement) = settlement else { continue };
+        assert!(settlement.is_of_md && settlement.saves());
+        apply(&mut disks, &settlement);
+        let start = decide_saving(settlement.candidates, Options::default()).start;
+        let Start::Ready { config, .. } = start else { panic!("{start:?}") };
+        let spare = config.members.iter().find(|member| member.device == "d3").unwrap();
+        assert_eq!(spare.standing, Standing::Spare, "Q is brought in line afterwards");
+        let mut reader = disks.reader();
+        let mut maps = Maps::of(&halfway, &mut reader).unwrap();
+        for at in (0..settlement.position).step_by(8) {
+            // The last member is a spare from now on, and is not written to.
+            let strip = maps.numbers.new.copy(at, 0);
+            let kept = at < 30 * UNIT || strip.role != Role(3);
+            let data = maps.data(Side::New, at, 8).unwrap();
+            let byte = (at * SECTOR_BYTES) as usize;
+            assert!(!kept || data == content[byte..byte + data.len()], "sector {at}");
+        }
+    }
 }

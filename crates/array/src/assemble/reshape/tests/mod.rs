@@ -4,7 +4,7 @@ mod code;
 use self::backups::header;
 use super::*;
 use crate::SECTOR_BYTES;
-use crate::assemble::{Pieces, Standing, decide};
+use crate::assemble::{Pieces, Standing, decide, decide_saving};
 use crate::format::reshaped::Side;
 use crate::format::superblock::{Reshape, time_code};
 use crate::format::{BadBlocks, DevRole, Version};
