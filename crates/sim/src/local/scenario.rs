@@ -199,9 +199,13 @@ impl Scenario {
         }
     }
 
-    /// Facts that decide where bytes lie.
+    /// Facts that decide where bytes lie. Stripes over members that use as much lie alike in all
+    /// layouts, and superblocks that tell of a move of them name none.
     pub fn shape(&self) -> Numbers {
-        (self.level, self.layout, self.members, self.chunk_sectors, self.data_sectors[0])
+        let size = self.data_sectors[0];
+        let is_even = self.data_sectors.iter().all(|sectors| *sectors == size);
+        let layout = if self.level == Level::Raid0 && is_even { 0 } else { self.layout };
+        (self.level, layout, self.members, self.chunk_sectors, size)
     }
 
     /// The array has this shape now; devices stay as large as they are.
