@@ -37,6 +37,7 @@ mod revive;
 mod served;
 mod spilled;
 mod split;
+mod stopped;
 mod support;
 mod typed;
 mod ublk;
