@@ -101,6 +101,8 @@ impl Layers {
     pub(super) fn look(&mut self, options: Options, reshape: &ReshapeArgs) -> Vec<String> {
         let newest = self.top.newest.as_deref();
         let is_halfway = newest.is_some_and(|newest| newest.has(feature::RESHAPE_ACTIVE));
+        let needs_file = newest.is_some_and(|newest| !newest.has(feature::NEW_OFFSET))
+            && reshape.file().is_none();
         if !self.inner.is_empty() {
             return Vec::new();
         }
@@ -128,10 +130,15 @@ impl Layers {
                 vec![said]
             }
             (Ok(HalfwayFindings::Reads(warnings)), Start::Refused { reason, next, .. }) => {
-                let go_on = "have md go on with it (mdadm --assemble, with --backup-file where \
-                             there is one), or read it";
-                let copy = "read it, and copy what it holds";
-                next.advice = if warnings.is_empty() { go_on } else { copy }.into();
+                let advice = if !warnings.is_empty() {
+                    "read it, and copy what it holds"
+                } else if needs_file {
+                    "name the backup file that it began with, if there is one, by --backup-file \
+                     FILE; have md go on with it (mdadm --assemble), or read it"
+                } else {
+                    "have md go on with it (mdadm --assemble), or read it"
+                };
+                next.advice = advice.into();
                 warnings.iter().for_each(|warning| *reason += &format!("; {warning}"));
                 Vec::new()
             }
