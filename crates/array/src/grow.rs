@@ -12,7 +12,6 @@ mod size;
 mod takeover;
 
 pub use logs::suspended;
-pub(crate) use reshape::saved_at_a_time;
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 # The guest's side of stopped.rs: md moves data in place with mdadm's backups in a file, and is
 # stopped in the middle; and md takes what Braid has made of that.
 
-# stopped NAME SEED DEVICES DIRECTORY CREATE_ARGUMENTS GROW_ARGUMENTS: the members beyond DEVICES are
-# added before. HOLD has mdadm let md wait.
+# stopped NAME SEED DEVICES DIRECTORY CREATE_ARGUMENTS GROW_ARGUMENTS: the members beyond DEVICES
+# are added before. HOLD has mdadm let md wait.
 stopped() {
 	local name=$1 seed=$2 devices=$3 create=$5 grow=$6 position
 	cd "$4" || fail "$name: no directory"

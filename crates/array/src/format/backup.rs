@@ -19,6 +19,9 @@ pub const MAGIC_2: &[u8; 16] = b"md_backup_data-2";
 /// Between a header and the data.
 pub const HEADER_SECTORS: u64 = 8;
 
+/// The most of the array that is saved at a time, unless one unit is more.
+const MOST_SAVED: u64 = 32_768;
+
 /// The sum of any 64 bytes or more that begin like the magic: `bsb_csum` in mdadm's `Grow.c` shifts
 /// the same byte in for each.
 const SUM: u32 = 0x2492_4915;
@@ -50,6 +53,12 @@ impl BackupHeader {
         bytes[64..68].copy_from_slice(&SUM.to_le_bytes());
         bytes
     }
+}
+
+/// Returns how many sectors of an array are best saved at a time, of which so many are the least.
+pub(crate) const fn saved_at_a_time(unit: u64) -> u64 {
+    let whole = MOST_SAVED / unit * unit;
+    if whole > unit { whole } else { unit }
 }
 
 #[cfg(test)]

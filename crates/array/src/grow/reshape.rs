@@ -5,7 +5,7 @@
 
 use super::takeover::even;
 use super::{NewShape, check_whole, in_state, refuse, spill};
-use crate::format::backup::HEADER_SECTORS;
+use crate::format::backup::{HEADER_SECTORS, saved_at_a_time};
 use crate::geometry::RowOrder;
 use crate::level::{Layout, Level};
 use crate::outline::bytes;
@@ -16,8 +16,6 @@ use crate::status::{MemberState, MemberStatus, Status};
 /// left for the next time.
 const MOST_SHIFT: u64 = 32_768;
 
-/// The most of the array that is saved at a time, unless one unit is more.
-const MOST_SAVED: u64 = 32_768;
 const SECTORS_PER_MIB: u64 = 2048;
 
 const COPY: &str = "make a new array and copy the data";
@@ -214,12 +212,6 @@ impl Saved {
         let array = old.array_sectors().min(to.array_sectors()) / unit * unit;
         Ok(Self { unit, array })
     }
-}
-
-/// Returns how many sectors of an array are best saved at a time, of which so many are the least.
-pub(crate) const fn saved_at_a_time(unit: u64) -> u64 {
-    let whole = MOST_SAVED / unit * unit;
-    if whole > unit { whole } else { unit }
 }
 
 /// Returns the new shape where there is a device that takes what is about to be overwritten.

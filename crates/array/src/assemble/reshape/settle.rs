@@ -10,11 +10,11 @@ use super::front::{Maps, PART_SECTORS, ReadMember, UnitComparison};
 use super::goes_on::{is_current, is_possible};
 use super::{Candidate, Halfway, all_turned, is_halfway};
 use crate::assemble::Standing;
+use crate::format::backup::saved_at_a_time;
 use crate::format::reshaped::Side;
 use crate::format::striped::to_level_4;
 use crate::format::superblock::{feature, time_code, time_parts};
 use crate::format::{DevRole, Superblock};
-use crate::grow::saved_at_a_time;
 use crate::{Role, SECTOR_BYTES};
 
 /// Bytes for a sector of a device.
