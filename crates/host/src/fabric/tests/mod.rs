@@ -196,14 +196,21 @@ fn wait_for(sides: &mut [&mut Side], until: impl Fn(&[&mut Side]) -> bool) {
 
 /// Bytes that are different for each seed.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    // A prime: no part of a put is as long. All of it anew took most of the time of these tests.
+    const PERIOD: usize = 65_521;
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
+    let mut bytes = Vec::with_capacity(len.max(PERIOD) + 8);
+    while bytes.len() < PERIOD.min(len) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(&mut next).flatten().take(len).collect()
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(PERIOD.min(len));
+    while bytes.len() < len {
+        bytes.extend_from_within(..bytes.len().min(len - bytes.len()));
+    }
+    bytes
 }
 
 /// Dials a stranger that sends `say`, and returns the reason for the end.
