@@ -189,7 +189,8 @@ pub(crate) fn fingerprint(path: &Path) -> u64 {
     loop {
         match file.read(&mut block).expect("a readable file") {
             0 => return hasher.finish(),
-            length => hasher.write(&block[..length]),
+            // Of all bytes themselves that takes ten times as long.
+            length => hasher.write_u32(crc32c::crc32c(&block[..length])),
         }
     }
 }
