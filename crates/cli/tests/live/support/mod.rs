@@ -194,13 +194,17 @@ pub(crate) fn patience() -> Duration {
     Duration::from_secs(60).mul_f64((load / processors as f64).clamp(1.0, 8.0))
 }
 
-/// Waits until something is so, but not for ever.
+/// How long it takes until it is asked again whether something is so, at least and at most.
+const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+
+/// Waits until something is so, but not for ever. What is asked is mostly the command: who has
+/// waited for long asks less often, or would keep a processor busy with that.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         let waited = begun.elapsed();
         assert!(waited < patience(), "waited {} s in vain: {what}", waited.as_secs());
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep((waited / 8).clamp(AGAIN[0], AGAIN[1]));
     }
 }
 
