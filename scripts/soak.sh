@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, power
-# cuts, file systems on arrays that grow, moves of data handed over between Braid and md, the model,
-# and rules that are broken, of which it tells how many seeds of a thousand notice.
+# cuts, mutated bytes, file systems on arrays that grow, moves of data handed over between Braid and
+# md, the model, and rules that are broken, of which it tells how many seeds of a thousand notice.
 # target/soak/found gets a line for what fails: commit, kind, seed, seconds, and how to run that
 # again; target/soak/rates one for each rule. First it has to find a rule that is broken on purpose.
 # usage: soak.sh [HOURS]     (without: 8)
@@ -57,6 +57,13 @@ power() {
 	judged power "$seed" power:: POWER_SEED=$seed POWER_ROUNDS=20
 }
 
+# Ten seconds for each decoder, of which a test run has one.
+fuzz() {
+	local began=$SECONDS
+	(ulimit -v 1000000 && exec target/checked/braid-fuzz --seconds 10) >target/soak/fuzz 2>&1 ||
+		note fuzz 0 $((SECONDS - began)) "$(tail -n 1 target/soak/fuzz)"
+}
+
 # File systems on arrays that grow.
 mounted() {
 	local seed=$RANDOM
@@ -101,6 +108,7 @@ while [ $SECONDS -lt "$until" ]; do
 	seeds nested 300
 	survive
 	power
+	fuzz
 	mounted
 	places
 	rate "${rules[round % ${#rules[@]}]}"

@@ -206,7 +206,7 @@ part() { target/checked/braid-sim ${3:+"$3"} --start $((1 + $1 * $2)) --seeds "$
 step_fuzz() {
 	programs && (
 		ulimit -v 1000000
-		exec target/checked/braid-fuzz --seconds "${FUZZ_SECONDS:-2}"
+		exec target/checked/braid-fuzz --seconds "${FUZZ_SECONDS:-1}"
 	)
 }
 
