@@ -81,7 +81,7 @@ pub(crate) fn run(data: &[u8]) {
         let is_data = |sector: u64| sector < SIZE_SECTORS;
         assert!(settlement.data.iter().all(|write| is_data(write.sector)));
         assert!(settlement.metadata.iter().all(|write| !is_data(write.sector)));
-        let decide = if settlement.saves { decide_saving } else { decide };
+        let decide = if settlement.saves() { decide_saving } else { decide };
         let start = decide(settlement.candidates, Options { read_only: false, ..options }).start;
         assert!(!matches!(start, Start::Halfway(_)), "{start:?}");
     }
