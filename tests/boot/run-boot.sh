@@ -140,12 +140,12 @@ chmod +x "$work/initrd/init"
 (cd "$work/initrd" && find . | cpio --quiet -o -H newc) >"$work/initrd.cpio" || refuse "no initrd"
 
 # Now and then an emulated cmpxchg16b leaves flags that are none, and the kernel dies of them.
-timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m 1G \
+timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-cx16 -smp 1 -m 1G \
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \
 	-kernel "$vmlinuz" -initrd "$work/initrd.cpio" ${disks[@]+"${disks[@]}"} \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check systemd.show_status=1 \
 TERM=dumb SYSTEMD_COLORS=0 systemd.log_target=journal-or-kmsg \
-systemd.default_timeout_start_sec=120" \
+systemd.default_timeout_start_sec=300" \
 	-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 	</dev/null >"$work/output" 2>"$work/stderr" &
 guest=$!

@@ -8,7 +8,7 @@ fail() {
 	exit 1
 }
 until_true() {
-	local end=$((SECONDS + 120))
+	local end=$((SECONDS + 300))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || fail "waited in vain for: $*"
 		sleep 0.1
