@@ -26,7 +26,13 @@ fn a_seed_is_the_same_run_each_time() {
 }
 
 /// Faults that take many seeds, and from where on one notices.
-const RARE: &[(&str, u64)] = &[("believe-records", 1300)];
+const RARE: &[(&str, u64)] = &[
+    ("ignore-fua", 44),
+    ("unrecorded-over", 127),
+    ("forget-views", 127),
+    ("believe-records", 1315),
+    ("lose-replay", 19),
+];
 
 #[test]
 #[ignore = "long: scripts/test.sh sim"]
