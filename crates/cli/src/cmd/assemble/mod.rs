@@ -18,7 +18,7 @@ use super::given::Given;
 use super::launch::{self, How, launch};
 use super::maps;
 use super::stranger::refuse_strangers;
-use super::successor::HowAssembled;
+use super::successor::{HowAssembled, STORE};
 use super::sync;
 use crate::args::{AssembleArgs, MapArgs, ReshapeArgs, SpeedArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
@@ -231,6 +231,9 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("assemble");
         command.args(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
+        if let Some(dir) = args.integrity_store() {
+            command.arg(STORE).arg(dir);
+        }
         match uuid_of(&members).and_then(|uuid| known.of(&uuid).cloned()) {
             Some(Place::Ignored) => {
                 let members: Vec<_> =
