@@ -57,7 +57,7 @@ impl Stack {
     }
 
     /// Returns which array a member is of, and that array's id for it.
-    pub(crate) fn locate(leaf: MemberId) -> (usize, MemberId) {
+    pub(super) fn locate(leaf: MemberId) -> (usize, MemberId) {
         (usize::from(leaf.0 / LEAVES), MemberId(leaf.0 % LEAVES))
     }
 

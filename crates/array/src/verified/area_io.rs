@@ -87,7 +87,7 @@ impl Flight {
         }
     }
 
-    /// Returns whether it was asked of what holds the area of a member.
+    /// Returns whether it was asked of what holds the area, of a member with a store.
     const fn is_metadata(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Load { .. } => true,
@@ -111,7 +111,7 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     pub(super) now: Instant,
-    /// How many, and since when the store has been silent.
+    /// Answers owed, and the time since which the store has been silent.
     owing: BTreeMap<MemberId, (usize, Instant)>,
 }
 
@@ -263,22 +263,14 @@ impl AreaIo {
 
     /// Gives up all that was asked of the store of a member.
     pub(super) fn abandon_store(&mut self, member: MemberId) {
-        self.stores.forget(member);
-        let of_store = |errand: &Errand| !matches!(errand, Errand::Block { .. });
-        self.errands.retain(|errand| errand.member() != member || !of_store(errand));
-        for (slot, (generation, flight)) in &mut self.flights {
-            let Some(buf) = flight.on_area_of(member) else { continue };
-            if flight.is_metadata() {
-                *flight = Flight::Nobody { buf };
-                self.actions.push_back(Action::Abandon { io: id(slot, *generation), buf });
-            }
-        }
+        let stays = |errand: &Errand| matches!(errand, Errand::Block { .. });
+        self.errands.retain(|errand| errand.member() != member || stays(errand));
+        self.abandon_flights(member, Flight::is_metadata);
     }
 
     /// Gives up all that was asked of a member for its area, which may never answer. Returns the
     /// operations that waited for a block of it.
     pub(super) fn abandon_area(&mut self, member: MemberId) -> Vec<usize> {
-        self.stores.forget(member);
         let mut cut_off = Vec::new();
         self.errands.retain(|errand| {
             if let Errand::Block { op, .. } = errand
@@ -288,14 +280,29 @@ impl AreaIo {
             }
             errand.member() != member
         });
+        cut_off.extend(self.abandon_flights(member, |_| true));
+        cut_off
+    }
+
+    /// Gives up what is meant of all that was asked of a member for its area. Returns the
+    /// operations that waited for a block of it.
+    fn abandon_flights(
+        &mut self,
+        member: MemberId,
+        is_meant: impl Fn(&Flight) -> bool,
+    ) -> Vec<usize> {
+        self.stores.forget(member);
+        let mut cut_off = Vec::new();
         for (slot, (generation, flight)) in &mut self.flights {
             let Some(buf) = flight.on_area_of(member) else { continue };
+            if !is_meant(flight) {
+                continue;
+            }
             if let Flight::Block { op, .. } = flight {
                 cut_off.push(*op);
             }
             *flight = Flight::Nobody { buf };
-            let io = id(slot, *generation);
-            self.actions.push_back(Action::Abandon { io, buf });
+            self.actions.push_back(Action::Abandon { io: id(slot, *generation), buf });
         }
         cut_off
     }

@@ -14,6 +14,9 @@ use crate::integrity::{AcceptedSuperblocks, FoundArea, MarkedPages};
 use crate::status::MemberIntegrity;
 use crate::{Instant, IoError, MemberId, SECTOR_BYTES};
 
+#[cfg(test)]
+mod tests;
+
 /// Pages ahead of a sequential writer that are marked before it gets there: 30 MiB of data.
 const AHEAD: usize = 8;
 /// Time for which marks stay set at least, as md has it for its bitmap.
@@ -78,13 +81,13 @@ pub(super) enum Readiness {
     Fails(IoError),
 }
 
-/// What a guard does yet.
-#[derive(Debug)]
+/// Duty of a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GuardStanding {
     Guarding,
     /// The store has failed. Nothing is verified or noted, and what is not marked waits: first a
     /// superblock has to be on the member that the area accepts under no circumstances.
-    Disowning(Option<Box<AcceptedSuperblocks>>),
+    Disowning,
     /// The same, and the array writes no superblocks any more.
     Stuck,
     /// Nothing is verified or noted any more, and nothing waits.
@@ -98,6 +101,8 @@ pub(super) struct Guard {
     /// `None`: it is unknown which superblock is on the member, and none that is written from now
     /// on is accepted. All is marked then at the next start.
     pub(super) accepted: Option<AcceptedSuperblocks>,
+    /// The same, as it was last known.
+    doubted: Option<AcceptedSuperblocks>,
     pub(super) marks: MarkedPages,
     pub(super) table: CachedTable,
     opening: Option<Course>,
@@ -136,6 +141,7 @@ impl Guard {
             place,
             area_id,
             accepted: Some(accepted),
+            doubted: None,
             marks,
             table: CachedTable::new(known),
             opening,
@@ -181,30 +187,40 @@ impl Guard {
             self.leave();
             return false;
         }
-        let accepted = self.accepted.take();
         self.leave();
-        self.standing = GuardStanding::Disowning(accepted.map(Box::new));
+        self.standing = GuardStanding::Disowning;
         true
     }
 
-    /// A superblock is on the member, of an area that is to be disowned. Returns whether it is now.
-    pub(super) fn is_disowned_by(&mut self, superblock: Option<SuperblockDigest>) -> bool {
-        let GuardStanding::Disowning(Some(accepted)) = &self.standing else { return true };
-        superblock.is_some_and(|superblock| !accepted.may_accept(&superblock))
+    /// Returns whether the area waits for a superblock that it does not accept.
+    pub(super) const fn is_disowning(&self) -> bool {
+        matches!(self.standing, GuardStanding::Disowning)
     }
 
-    /// The array has failed: no superblock comes any more.
-    pub(super) fn writes_no_superblocks(&mut self) {
-        if matches!(self.standing, GuardStanding::Disowning(_)) {
+    /// Returns whether the area accepts this superblock under no circumstances.
+    pub(super) fn is_disowned_by(&self, superblock: Option<SuperblockDigest>) -> bool {
+        let may_accept =
+            |digest| self.doubted.as_ref().is_some_and(|doubted| doubted.may_accept(&digest));
+        superblock.is_some_and(|digest| !may_accept(digest))
+    }
+
+    /// Takes note that no superblock comes any more.
+    pub(super) const fn writes_no_superblocks(&mut self) {
+        if self.is_disowning() {
             self.standing = GuardStanding::Stuck;
         }
+    }
+
+    /// It becomes unknown which superblock is on the member.
+    pub(super) fn doubt(&mut self) {
+        self.doubted = self.accepted.take().or(self.doubted.take());
     }
 
     /// Gives the area up: nothing is verified from now on, and writes wait for nothing. Called only
     /// where the header accepts no superblock that is, or will be, on the member, or all is marked.
     pub(super) fn retire(&mut self) {
         self.standing = GuardStanding::Retired;
-        self.accepted = None;
+        self.doubt();
         if matches!(self.cleaning, Cleaning::Flushed) {
             // Nothing follows any more.
             self.cleaning = Cleaning::Resting { until: Instant::default() };
@@ -468,62 +484,5 @@ impl Guard {
     /// Returns whether nothing is to be written any more, of an array that has stopped.
     pub(super) const fn is_clean(&self) -> bool {
         self.is_retired() || self.counted && !self.marks.clearable()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::course::CourseNext;
-    use super::*;
-    use crate::format::Version;
-    use crate::format::integrity::{IntegrityArea, IntegrityHeader, PageMarks, SuperblockDigest};
-
-    /// Guards a member that only we had, of which nothing is marked.
-    fn guard() -> Guard {
-        let area = IntegrityArea::new(7680).expect("a size that can be");
-        let on_disk = SuperblockDigest::of(Version::V1_2, &[0; 4096]).expect("a superblock");
-        let header = IntegrityHeader::first([1; 16], [2; 16], [3; 16], 2048, area, on_disk);
-        let mut marks = PageMarks::all([3; 16], area.pages());
-        marks.clear(0);
-        let start = area.start(2048).expect("a place");
-        let version = Version::V1_2;
-        let superblock = 8;
-        let place =
-            AreaPlace { area, stored: false, start, data_offset: 2048, superblock, version };
-        let found = FoundArea { place, header, on_disk, marks, foreign: false };
-        Guard::new(found, false).expect("one that is trusted")
-    }
-
-    /// Carries a course out to its end.
-    fn carry_out(guard: &mut Guard, kind: CourseKind) {
-        while let Some(course) = guard.course(kind)
-            && course.next() != CourseNext::Over
-        {
-            course.answered(Ok(()));
-        }
-    }
-
-    #[test]
-    fn a_member_that_leaves_while_marks_are_being_cleared_comes_to_rest() {
-        for waits_for_marks in [false, true] {
-            let mut guard = guard();
-            let later = Instant(1);
-            assert_eq!(guard.begin_write(0..8), 1);
-            guard.begin_courses(later, false);
-            carry_out(&mut guard, CourseKind::Marking);
-            guard.end_course(CourseKind::Marking, later, false);
-            guard.marks.end(0..8, false);
-            guard.begin_courses(later, true);
-            carry_out(&mut guard, CourseKind::Cleaning);
-            if waits_for_marks {
-                guard.end_course(CourseKind::Cleaning, later, false);
-                guard.retire();
-            } else {
-                guard.retire();
-                guard.end_course(CourseKind::Cleaning, later, false);
-            }
-            guard.begin_courses(later, false);
-            assert!(guard.is_at_rest(), "nothing goes on for it, and a removal waits");
-        }
     }
 }

@@ -9,7 +9,6 @@ use crate::figures::MemberFigures;
 use crate::grow::has_checksums;
 use crate::integrity::FoundArea;
 use crate::request::{Full, Request};
-use crate::stack::Stack;
 use crate::status::Status;
 use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
@@ -108,8 +107,7 @@ impl<M: BlockMachine> IntegrityMachine<M> {
         match &action {
             Action::Reply { id, result } if id.0 >= RENEWALS => {
                 if result.is_err() {
-                    let asked = id.0 - RENEWALS;
-                    self.checks.superblocks_over(|member| u64::from(member.0) == asked);
+                    self.checks.superblocks_over(MemberId((id.0 - RENEWALS) as u16));
                 }
                 return;
             }
@@ -135,13 +133,8 @@ impl<M: BlockMachine> IntegrityMachine<M> {
                 if let Some(member) = lost(event) {
                     self.checks.lose(member);
                 }
-                match event {
-                    ArrayEvent::ArrayFailed => self.checks.superblocks_over(|_| true),
-                    ArrayEvent::Within { array, event } if **event == ArrayEvent::ArrayFailed => {
-                        let number = array.array_number();
-                        self.checks.superblocks_over(|leaf| Some(Stack::locate(leaf).0) == number);
-                    }
-                    _ => {}
+                if has_failed(event) {
+                    self.checks.ask_again();
                 }
             }
             _ => {}
@@ -172,6 +165,15 @@ fn lost(event: &ArrayEvent) -> Option<MemberId> {
         ArrayEvent::MemberFailed { member, .. } => Some(*member),
         ArrayEvent::Within { event, .. } => lost(event),
         _ => None,
+    }
+}
+
+/// Returns whether an array has failed by this event.
+fn has_failed(event: &ArrayEvent) -> bool {
+    match event {
+        ArrayEvent::ArrayFailed => true,
+        ArrayEvent::Within { event, .. } => has_failed(event),
+        _ => false,
     }
 }
 

@@ -113,6 +113,13 @@ impl GuardedOp {
         matches!(&self.kind, OpKind::Write(write) if overlap(&write.range.touched, blocks))
     }
 
+    /// A write was laid over the old content of a block, which has this checksum now.
+    pub(super) fn laid(&mut self, block: u64, sum: u32) {
+        if let OpKind::Write(write) = &mut self.kind {
+            write.cut.push((block, sum));
+        }
+    }
+
     /// Takes note of a write to these blocks that begins while this is under way.
     pub(super) fn meets_write(&mut self, blocks: &Range<u64>) {
         if let OpKind::Read(read) = &mut self.kind {

@@ -124,7 +124,8 @@ impl Checks {
             Flight::LaidSum { op, block, buf } => {
                 self.io.give(buf);
                 if let Ok(Outcome::BlockSums([sum, ..])) = result {
-                    self.laid(op, block, sum);
+                    self.ops[op].laid(block, sum);
+                    self.looked_at(op);
                 }
             }
             Flight::Confirmed { comparison, sums } => {

@@ -49,7 +49,7 @@ impl Checks {
                 guard.begin_superblock(Course::of_durable(steps));
             }
             _ => {
-                guard.accepted = None;
+                guard.doubt();
                 self.write_superblock(member);
             }
         }
@@ -62,7 +62,7 @@ impl Checks {
         let Some(&index) = guard.superblocks.front() else { return };
         if self.ops[index].abandoned {
             guard.superblocks.pop_front();
-            guard.accepted = None;
+            guard.doubt();
             self.end_op(index, Err(IoError::ABANDONED));
             return self.course_answered(member, CourseKind::Superblock, Ok(()));
         }
@@ -81,9 +81,9 @@ impl Checks {
             guard.superblocks.retain(|other| *other != index);
             match (&mut guard.accepted, result) {
                 (Some(accepted), Ok(_)) => accepted.superblock_written(),
-                (accepted, _) => *accepted = None,
+                _ => guard.doubt(),
             }
-            if guard.is_retired() && !guard.is_over() && result.is_ok() {
+            if guard.is_disowning() && result.is_ok() {
                 if guard.is_disowned_by(digest) {
                     guard.retire();
                 } else {
@@ -111,11 +111,17 @@ impl Checks {
         self.due.insert(member);
     }
 
-    /// An array has failed, and writes no superblocks to these members any more.
-    pub(in crate::verified) fn superblocks_over(&mut self, is_its: impl Fn(MemberId) -> bool) {
-        for (member, guard) in self.guards.iter_mut().filter(|(member, _)| is_its(**member)) {
+    /// Asks for superblocks once more that have not come: who writes none any more says so.
+    pub(in crate::verified) fn ask_again(&mut self) {
+        let waiting = self.guards.iter().filter(|(_, guard)| guard.is_disowning());
+        self.renewals.extend(waiting.map(|(member, _)| *member));
+    }
+
+    /// No superblock comes to this member any more.
+    pub(in crate::verified) fn superblocks_over(&mut self, member: MemberId) {
+        if let Some(guard) = self.guards.get_mut(&member) {
             guard.writes_no_superblocks();
-            self.due.insert(*member);
+            self.due.insert(member);
         }
     }
 
@@ -125,7 +131,7 @@ impl Checks {
         let failed =
             guard.course(CourseKind::Superblock).is_some_and(|course| course.failure().is_some());
         if failed {
-            guard.accepted = None;
+            guard.doubt();
             self.write_superblock(member);
         }
     }

@@ -112,14 +112,6 @@ impl Checks {
         self.woken.push_back(index);
     }
 
-    /// A write was laid over the old content of a block, which has this checksum now.
-    pub(super) fn laid(&mut self, index: usize, block: u64, sum: u32) {
-        if let OpKind::Write(write) = &mut self.ops[index].kind {
-            write.cut.push((block, sum));
-        }
-        self.looked_at(index);
-    }
-
     /// A write is over, or has failed.
     pub(super) fn write_answered(&mut self, index: usize, result: Result<Outcome, IoError>) {
         let GuardedOp { member, kind: OpKind::Write(write), .. } = &self.ops[index] else {
