@@ -67,7 +67,7 @@ pub struct Hang {
     pub over: bool,
 }
 
-/// What is known of the checksums of an array's members.
+/// Findings about the checksums of an array's members.
 #[derive(Debug, Default)]
 pub struct LocalSums {
     /// Devices whose blocks have all been found to fit by the last check of this life.

@@ -87,7 +87,8 @@ fn on(run_dir: &Path, name: &str, array: &Status, store: Option<&Path>) -> Resul
         return Err(Failure::refused(OPERATION, name, "has checksums", next));
     }
     let words = vec![STORE.to_owned(), dir.display().to_string()];
-    upgrade::with_words(OPERATION, run_dir, name, words)?;
+    let unserved = "the array cannot be served with checksums, and goes on without";
+    upgrade::hand_over(OPERATION, run_dir, name, words, false, unserved)?;
     let array = running::status(OPERATION, run_dir, name)?;
     if !sums::are_complete(&array.array) {
         let reason = "not all of its members have checksums now";

@@ -19,10 +19,7 @@ use crate::output::json::SCHEMA;
 const OPERATION: &str = "upgrade";
 
 pub(super) fn run(run_dir: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        let reason = format!("this program cannot be found: {}", system_error(&error));
-        Failure::refused(OPERATION, "arrays", reason, "install it where it stays")
-    })?;
+    let program = own_program(OPERATION, "arrays")?;
     let names = if args.all { running::names(OPERATION, run_dir)? } else { args.names.clone() };
     let mut done = Vec::new();
     let mut failed = None;
@@ -69,29 +66,41 @@ impl UpgradedArray {
     }
 }
 
-/// Has this program serve an array with more words of a command line than it was assembled with.
-pub(super) fn with_words(
+/// Puts this program in the place of the one that serves the array, with more words of a command
+/// line; with `check` it only asks whether that can be done. `unserved` is said where it cannot
+/// serve the array so.
+pub(super) fn hand_over(
     operation: &str,
     run_dir: &Path,
     name: &str,
     more: Vec<String>,
+    check: bool,
+    unserved: &'static str,
 ) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        let next = "install this program where it stays";
-        Failure::refused(operation, name, system_error(&error), next)
-    })?;
-    let takes = handover::VERSION;
-    let verb = Verb::Upgrade { program, takes, check: false, force: false, more };
-    answer(operation, run_dir, name, verb).map(drop)
+    let program = own_program(operation, name)?;
+    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force: false, more };
+    answer(operation, run_dir, name, verb, unserved).map(drop)
+}
+
+fn own_program(operation: &str, object: &str) -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        let reason = format!("this program cannot be found: {}", system_error(&error));
+        Failure::refused(operation, object, reason, "install it where it stays")
+    })
 }
 
 /// Asks for another program.
-fn answer(operation: &str, run_dir: &Path, name: &str, verb: Verb) -> Result<Answer, Failure> {
+fn answer(
+    operation: &str,
+    run_dir: &Path,
+    name: &str,
+    verb: Verb,
+    unserved: &'static str,
+) -> Result<Answer, Failure> {
     match running::call(operation, run_dir, name, verb)? {
         Answer::Upgraded { returned: true, .. } => {
-            let reason = "this program could not serve it, and the one before serves it again";
             let next = format!("see {}", log_path(run_dir, name).display());
-            Err(Failure::refused(operation, name, reason, next))
+            Err(Failure::refused(operation, name, unserved, next))
         }
         other => Ok(other),
     }
@@ -106,7 +115,8 @@ fn upgrade(
     let UpgradeArgs { check, force, .. } = *args;
     let program = PathBuf::from(program);
     let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force, more: Vec::new() };
-    match answer(OPERATION, run_dir, name, verb)? {
+    let unserved = "this program could not serve it, and the one before serves it again";
+    match answer(OPERATION, run_dir, name, verb, unserved)? {
         Answer::Upgraded { pause_us, version, .. } => Ok(UpgradedArray {
             name: name.to_owned(),
             version: Some(version),

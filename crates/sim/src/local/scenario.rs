@@ -183,8 +183,7 @@ impl Scenario {
     }
 
     /// Draws whether members have checksums: behind the data, where superblocks are not, or in
-    /// stores. The
-    /// generator is one of its own: seeds without are unchanged.
+    /// stores. The generator is one of its own: seeds without are unchanged.
     pub fn draw_sums(&mut self, mut own: Rng) {
         let has_place = matches!(self.version, Version::V1_1 | Version::V1_2);
         let changes = self.grows || self.spills;

@@ -40,8 +40,8 @@ pub struct Settlement {
     pub candidates: Vec<Candidate>,
     /// The array sector at which it goes on.
     pub position: u64,
-    /// It saves what it is about to overwrite to the file that has the backups, which should have
-    /// room for so many sectors. 0: it saves nothing.
+    /// Sectors for which there should be room in the file that has the backups, to which it saves
+    /// what it is about to overwrite. 0: it saves nothing.
     pub saved_sectors: u64,
     /// md began it.
     pub is_of_md: bool,

@@ -15,9 +15,8 @@ use braid_cluster::grow::{self, NewSize};
 use braid_cluster::ids::Epoch;
 use braid_cluster::pair::{is_later, is_other_name, later_uuid, other_volume};
 use braid_cluster::wire::valid_volume_name;
-use braid_host::control::wire::{Answer, ControlStatus, Verb};
+use braid_host::control::wire::{ControlStatus, Verb};
 use braid_host::fabric::Network;
-use braid_host::handover;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError};
 use braid_host::serve::remove_volume;
 use uuid::Uuid;
@@ -31,9 +30,9 @@ use crate::cmd::create::votes;
 use crate::cmd::families::title;
 use crate::cmd::key::whole;
 use crate::cmd::nodes::{connect, failed, network};
-use crate::cmd::{running, writes};
+use crate::cmd::{running, upgrade, writes};
 use crate::config::Config;
-use crate::failure::{Failure, system_error};
+use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
 use crate::output::growth::Growth;
@@ -385,19 +384,8 @@ fn go_over(run_dir: &Path, name: &str, new: &NewNodes, network: Network) -> Resu
 /// Puts this program in the place of the one that serves the array, and names further members to
 /// it; or only asks whether that can be done.
 fn hand_over(run_dir: &Path, name: &str, more: Vec<String>, check: bool) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        let reason = format!("this program cannot be found: {}", system_error(&error));
-        Failure::refused(OPERATION, name, reason, "install it where it stays")
-    })?;
-    let takes = handover::VERSION;
-    let verb = Verb::Upgrade { program, takes, check, force: false, more };
-    match running::call(OPERATION, run_dir, name, verb)? {
-        Answer::Upgraded { returned: true, .. } => {
-            let reason = "the array cannot be served with its new nodes, and goes on without";
-            Err(Failure::refused(OPERATION, name, reason, "see its log"))
-        }
-        _ => Ok(()),
-    }
+    let unserved = "the array cannot be served with its new nodes, and goes on without";
+    upgrade::hand_over(OPERATION, run_dir, name, more, check, unserved)
 }
 
 /// Tells that an array of the file of this machine has a node that the file does not name.

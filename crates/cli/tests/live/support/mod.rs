@@ -194,7 +194,7 @@ pub(crate) fn patience() -> Duration {
     Duration::from_secs(60).mul_f64((load / processors as f64).clamp(1.0, 8.0))
 }
 
-/// How long it takes until it is asked again whether something is so, at least and at most.
+/// Pauses until it is asked again whether something is so: the shortest, and the longest.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// Waits until something is so, but not for ever. What is asked is mostly the command: who has
