@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::*;
+use crate::support::until_moment;
 
 /// Superblocks behind the data cannot tell that these begin elsewhere.
 const SHAPE: &str = "-l 5 --chunk 64K --metadata 1.0 --size 15M";
@@ -66,7 +67,7 @@ fn a_file_that_is_not_empty_is_not_taken_nor_one_that_is_not_needed() {
 fn kill_in_a_window(x: &Served, spill: &Path) {
     let pid = x.status()["pid"].as_i64().expect("a process");
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
-    until("a part is saved", || (0..5000).any(|_| holds(spill) > 0));
+    until_moment("a part is saved", || (0..5000).any(|_| holds(spill) > 0));
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     until("it is gone", || !x.lab.run("status x", &[]).status.success());
 }

@@ -194,17 +194,25 @@ pub(crate) fn patience() -> Duration {
     Duration::from_secs(60).mul_f64((load / processors as f64).clamp(1.0, 8.0))
 }
 
-/// Pauses until it is asked again whether something is so: the shortest, and the longest.
-const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
-
 /// Waits until something is so, but not for ever. What is asked is mostly the command: who has
 /// waited for long asks less often, or would keep a processor busy with that.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
+    let [shortest, longest] = [5, 100].map(Duration::from_millis);
+    wait(what, condition, |waited| (waited / 8).clamp(shortest, longest));
+}
+
+/// Waits for a moment, which passes, and so is looked for all the time.
+pub(crate) fn until_moment(what: &str, condition: impl FnMut() -> bool) {
+    wait(what, condition, |_| Duration::ZERO);
+}
+
+/// Waits until something is so, with pauses by the time that it has waited.
+fn wait(what: &str, mut condition: impl FnMut() -> bool, pause: impl Fn(Duration) -> Duration) {
     let begun = Instant::now();
     while !condition() {
         let waited = begun.elapsed();
         assert!(waited < patience(), "waited {} s in vain: {what}", waited.as_secs());
-        std::thread::sleep((waited / 8).clamp(AGAIN[0], AGAIN[1]));
+        std::thread::sleep(pause(waited));
     }
 }
 
